@@ -1,0 +1,35 @@
+"""A GGUF file -> a model folder."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .config import generation_config, model_config
+from .file import GgufFile
+from .vocabulary import build_tokenizer, tokenizer_config
+from .weights import write_safetensors
+
+
+def convert_gguf(path: Path, folder: Path, *, on_tensor: Callable[[int], object] = lambda size: None) -> None:
+    """Write the model in the GGUF file `path` as a Hugging Face model folder into `folder`, which must exist.
+
+    Weights become bfloat16. `on_tensor` is called with the size in bytes of each tensor written. Raises
+    `UnsupportedGgufError` when the file holds an architecture or a tokenizer that is not known, before
+    anything is written.
+    """
+    file = GgufFile(path)
+    config = model_config(file)
+    tokenizer = build_tokenizer(file)
+    _write_json(folder / "config.json", config)
+    _write_json(folder / "generation_config.json", generation_config(file))
+    _write_json(folder / "tokenizer_config.json", tokenizer_config(file))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    template = file.metadata.get("tokenizer.chat_template")
+    if template is not None:
+        (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
+    write_safetensors(file, config, folder / "model.safetensors", on_tensor)
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,101 @@
+"""GGUF tensors -> one bf16 safetensors file, one tensor in memory at a time."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .file import GgufFile, GgufTensor, UnsupportedGgufError
+
+_GLOBAL_NAMES = {
+    "token_embd.weight": "model.embed_tokens.weight",
+    "output_norm.weight": "model.norm.weight",
+    "output.weight": "lm_head.weight",
+}
+_LAYER_NAMES = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+_LAYER_TENSOR = re.compile(r"blk\.(\d+)\.(\w+)\.weight")
+_BYTES_PER_BF16 = 2
+
+
+def write_safetensors(
+    file: GgufFile, config: dict[str, Any], path: Path, on_tensor: Callable[[int], object] = lambda size: None
+) -> None:
+    """Write every tensor of `file` to `path` in bfloat16, under Hugging Face's names.
+
+    `config` is the model's config.json (head counts). `on_tensor` is called with each tensor's size in
+    bytes after it was written. The file format: 8 bytes of header length, a JSON header with dtype, shape
+    and offsets of each tensor, then the data.
+    """
+    tensors = [(_hugging_face_name(tensor.name), tensor) for tensor in file.tensors()]
+    header = _header(tensors)
+    with path.open("wb") as out:
+        out.write(len(header).to_bytes(8, "little"))
+        out.write(header)
+        for name, tensor in tensors:
+            values = tensor.to_float32()
+            if name.endswith(("q_proj.weight", "k_proj.weight")):
+                heads = config["num_attention_heads" if "q_proj" in name else "num_key_value_heads"]
+                values = unpermute_rope(values, heads)
+            data = to_bfloat16(values)
+            out.write(data.tobytes())
+            on_tensor(data.nbytes)
+
+
+def to_bfloat16(values: NDArray[np.float32]) -> NDArray[np.uint16]:
+    """Round to the nearest bfloat16, ties to even; returns the bit patterns, same shape."""
+    bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    # The carry of a NaN with a full mantissa would run into the sign: keep NaNs quiet instead.
+    return np.where(np.isnan(values), 0x7FC0, rounded).astype(np.uint16)
+
+
+def unpermute_rope(weight: NDArray[np.float32], num_heads: int) -> NDArray[np.float32]:
+    """Undo the row order of GGUF's llama q and k projections, `[num_heads * head_dim, hidden]`.
+
+    GGUF interleaves the two halves of each head so that rotated pairs lie side by side; Hugging Face rotates
+    the first half against the second.
+    """
+    half = weight.shape[0] // num_heads // 2
+    pairs = weight.reshape(num_heads, half, 2, *weight.shape[1:])
+    return np.ascontiguousarray(pairs.swapaxes(1, 2).reshape(weight.shape))
+
+
+def _hugging_face_name(name: str) -> str:
+    if name in _GLOBAL_NAMES:
+        return _GLOBAL_NAMES[name]
+    match = _LAYER_TENSOR.fullmatch(name)
+    if match is None or match[2] not in _LAYER_NAMES:
+        raise UnsupportedGgufError(f"the tensor {name!r} has no place in a llama model")
+    return f"model.layers.{match[1]}.{_LAYER_NAMES[match[2]]}.weight"
+
+
+def _header(tensors: list[tuple[str, GgufTensor]]) -> bytes:
+    entries: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    for (name, tensor), (start, end) in zip(tensors, _offsets(tensors), strict=True):
+        entries[name] = {"dtype": "BF16", "shape": tensor.shape, "data_offsets": [start, end]}
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    # Readers map the file: padding the header keeps the data aligned to 8 bytes.
+    return text + b" " * (-len(text) % 8)
+
+
+def _offsets(tensors: list[tuple[str, GgufTensor]]) -> Iterator[tuple[int, int]]:
+    start = 0
+    for _, tensor in tensors:
+        end = start + math.prod(tensor.shape) * _BYTES_PER_BF16
+        yield start, end
+        start = end

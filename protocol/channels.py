@@ -1,0 +1,85 @@
+"""The sockets processes talk on, with one set of options and one way to send.
+
+All sends are non-blocking: a peer that is slow or gone is the caller's decision, never a stalled loop.
+"""
+
+from enum import Enum, auto
+
+import zmq
+
+from .codec import MAX_FRAME
+
+COPY_BELOW = 64 << 10  # bytes; handing a smaller frame to ZeroMQ without a copy costs more than the copy
+_HEARTBEAT_MS = 1000
+_DEAD_AFTER_MS = 5000
+_QUEUE = 1000  # messages a peer may lag behind
+
+
+class Sent(Enum):
+    """What became of a non-blocking send."""
+
+    OK = auto()
+    FULL = auto()  # the peer does not read; try again later
+    GONE = auto()  # no such peer is connected
+
+
+def _configure(socket: "zmq.Socket[bytes]") -> None:
+    socket.setsockopt(zmq.LINGER, 0)
+    socket.setsockopt(zmq.SNDHWM, _QUEUE)
+    socket.setsockopt(zmq.RCVHWM, _QUEUE)
+    socket.setsockopt(zmq.MAXMSGSIZE, MAX_FRAME + 1024)
+
+
+def _heartbeat(socket: "zmq.Socket[bytes]") -> None:
+    socket.setsockopt(zmq.HEARTBEAT_IVL, _HEARTBEAT_MS)
+    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, _DEAD_AFTER_MS)
+    socket.setsockopt(zmq.HEARTBEAT_TTL, _DEAD_AFTER_MS)
+
+
+def bind_router(context: "zmq.Context[zmq.Socket[bytes]]", *endpoints: str) -> "zmq.Socket[bytes]":
+    """A ROUTER that reports unknown and full peers, and lets a reconnecting peer take its identity over.
+
+    Raises zmq.ZMQError when an endpoint cannot be bound.
+    """
+    socket = context.socket(zmq.ROUTER)
+    _configure(socket)
+    _heartbeat(socket)
+    socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+    socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
+    for endpoint in endpoints:
+        socket.bind(endpoint)
+    return socket
+
+
+def connect_dealer(
+    context: "zmq.Context[zmq.Socket[bytes]]", endpoint: str, identity: bytes
+) -> "zmq.Socket[bytes]":
+    """A DEALER that a `bind_router` socket knows as `identity`."""
+    socket = context.socket(zmq.DEALER)
+    _configure(socket)
+    _heartbeat(socket)
+    socket.setsockopt(zmq.IDENTITY, identity)
+    socket.connect(endpoint)
+    return socket
+
+
+def send_to(socket: "zmq.Socket[bytes]", identity: bytes, frame: bytes) -> Sent:
+    """Send a frame to one peer of a ROUTER."""
+    try:
+        socket.send_multipart([identity, frame], zmq.DONTWAIT, copy=len(frame) < COPY_BELOW)
+    except zmq.Again:
+        return Sent.FULL
+    except zmq.ZMQError as error:
+        if error.errno != zmq.EHOSTUNREACH:
+            raise
+        return Sent.GONE
+    return Sent.OK
+
+
+def send(socket: "zmq.Socket[bytes]", frame: bytes) -> Sent:
+    """Send a frame from a DEALER."""
+    try:
+        socket.send(frame, zmq.DONTWAIT, copy=len(frame) < COPY_BELOW)
+    except zmq.Again:
+        return Sent.FULL
+    return Sent.OK

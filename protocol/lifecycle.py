@@ -1,0 +1,69 @@
+"""How workers join a scheduler, and how processes are told to stop."""
+
+from .base import Message, Record
+
+
+class ModelLimits(Record, frozen=True):
+    """What a request must obey; the same at every door."""
+
+    model: str  # served name
+    vocab_size: int  # rows of the embedding: token ids are 0 .. vocab_size-1
+    max_model_len: int  # tokens of prompt and output together
+    max_request_tokens: int  # tokens of one request that the KV pool can hold at all
+    eos_token_ids: tuple[int, ...]  # tokens that end a choice unless ignore_eos
+
+
+class KVGroup(Record, frozen=True):
+    """Layers that share a block table: same KV shape, same window."""
+
+    num_blocks: int
+    block_size: int  # tokens a block
+    window: int = 0  # sliding window in tokens, 0 for full attention
+
+
+class WorkerHello(Message, frozen=True):
+    """First message of a worker, sent before anything heavy is loaded."""
+
+    fingerprint: str
+    incarnation: int
+    group: int  # worker group, 0 ..
+    rank: int  # tensor parallel rank within the group
+    pid: int
+
+
+class WorkerProgress(Message, frozen=True):
+    """A worker that is not ready yet says what it does; at least every 2 s while loading."""
+
+    incarnation: int
+    phase: str  # "import", "weights", "kernels", ...
+    fraction: float  # of the phase, 0 .. 1
+
+
+class Phase(Record, frozen=True):
+    """One timed phase of a worker's start."""
+
+    name: str
+    seconds: float
+
+
+class WorkerReady(Message, frozen=True):
+    """The worker can execute plans."""
+
+    incarnation: int
+    kv_groups: tuple[KVGroup, ...]
+    max_num_seqs: int  # rows
+    max_num_batched_tokens: int  # most tokens in a step
+    vocab_size: int
+    phases: tuple[Phase, ...]  # of the start, in order; they sum to the total
+
+
+class WorkerFailed(Message, frozen=True):
+    """The worker ends: a start that failed, or a fault it cannot go on from."""
+
+    incarnation: int
+    kind: str  # class name in protocol.errors
+    message: str  # one line
+
+
+class Stop(Message, frozen=True):
+    """To a worker: finish the step in hand, then exit 0."""

@@ -8,7 +8,7 @@ from typing import Any
 from .config import generation_config, model_config
 from .file import GgufFile
 from .vocabulary import build_tokenizer, tokenizer_config
-from .weights import write_safetensors
+from .weights import write_weights
 
 
 def convert_gguf(path: Path, folder: Path, *, on_tensor: Callable[[int], object] = lambda size: None) -> None:
@@ -28,7 +28,7 @@ def convert_gguf(path: Path, folder: Path, *, on_tensor: Callable[[int], object]
     template = file.metadata.get("tokenizer.chat_template")
     if template is not None:
         (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
-    write_safetensors(file, config, folder / "model.safetensors", on_tensor)
+    write_weights(file, config, folder / "model.safetensors", on_tensor)
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

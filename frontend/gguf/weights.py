@@ -1,7 +1,5 @@
 """GGUF tensors -> one bf16 safetensors file, one tensor in memory at a time."""
 
-import json
-import math
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .file import GgufFile, GgufTensor, UnsupportedGgufError
+from .safetensors_file import TensorInfo, write_safetensors_file
 
 _GLOBAL_NAMES = {
     "token_embd.weight": "model.embed_tokens.weight",
@@ -29,31 +28,26 @@ _LAYER_NAMES = {
     "ffn_down": "mlp.down_proj",
 }
 _LAYER_TENSOR = re.compile(r"blk\.(\d+)\.(\w+)\.weight")
-_BYTES_PER_BF16 = 2
 
 
-def write_safetensors(
+def write_weights(
     file: GgufFile, config: dict[str, Any], path: Path, on_tensor: Callable[[int], object] = lambda size: None
 ) -> None:
-    """Write every tensor of `file` to `path` in bfloat16, under Hugging Face's names.
+    """Write every tensor of `file` to the safetensors file `path`: bfloat16, under Hugging Face's names.
 
-    `config` is the model's config.json (head counts). `on_tensor` is called with each tensor's size in
-    bytes after it was written. The file format: 8 bytes of header length, a JSON header with dtype, shape
-    and offsets of each tensor, then the data.
+    `config` is the model's config.json (head counts). `on_tensor` is called with each tensor's size in bytes
+    once it is converted. Raises `UnsupportedGgufError` for a tensor that is not known.
     """
     tensors = [(_hugging_face_name(tensor.name), tensor) for tensor in file.tensors()]
-    header = _header(tensors)
-    with path.open("wb") as out:
-        out.write(len(header).to_bytes(8, "little"))
-        out.write(header)
+    infos = [TensorInfo(name, "BF16", tensor.shape) for name, tensor in tensors]
+
+    def contents() -> Iterator[bytes]:
         for name, tensor in tensors:
-            values = tensor.to_float32()
-            if name.endswith(("q_proj.weight", "k_proj.weight")):
-                heads = config["num_attention_heads" if "q_proj" in name else "num_key_value_heads"]
-                values = unpermute_rope(values, heads)
-            data = to_bfloat16(values)
-            out.write(data.tobytes())
-            on_tensor(data.nbytes)
+            data = to_bfloat16(_restored(name, tensor, config)).tobytes()
+            on_tensor(len(data))
+            yield data
+
+    write_safetensors_file(path, infos, contents())
 
 
 def to_bfloat16(values: NDArray[np.float32]) -> NDArray[np.uint16]:
@@ -84,18 +78,11 @@ def _hugging_face_name(name: str) -> str:
     return f"model.layers.{match[1]}.{_LAYER_NAMES[match[2]]}.weight"
 
 
-def _header(tensors: list[tuple[str, GgufTensor]]) -> bytes:
-    entries: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    for (name, tensor), (start, end) in zip(tensors, _offsets(tensors), strict=True):
-        entries[name] = {"dtype": "BF16", "shape": tensor.shape, "data_offsets": [start, end]}
-    text = json.dumps(entries, separators=(",", ":")).encode()
-    # Readers map the file: padding the header keeps the data aligned to 8 bytes.
-    return text + b" " * (-len(text) % 8)
-
-
-def _offsets(tensors: list[tuple[str, GgufTensor]]) -> Iterator[tuple[int, int]]:
-    start = 0
-    for _, tensor in tensors:
-        end = start + math.prod(tensor.shape) * _BYTES_PER_BF16
-        yield start, end
-        start = end
+def _restored(name: str, tensor: GgufTensor, config: dict[str, Any]) -> NDArray[np.float32]:
+    """The tensor's values with rows in Hugging Face's order."""
+    values = tensor.to_float32()
+    if name.endswith("q_proj.weight"):
+        return unpermute_rope(values, config["num_attention_heads"])
+    if name.endswith("k_proj.weight"):
+        return unpermute_rope(values, config["num_key_value_heads"])
+    return values

@@ -4,3 +4,11 @@ Everything is read from a model folder's files with `tokenizers` and jinja2; nei
 is imported. A folder that has no `tokenizer.json` is converted once, in a child process that may import
 both. This package does not know HTTP, requests in flight, or processes.
 """
+
+from .chat_template import ChatTemplates
+from .detokenizer import Detokenizer
+from .stop import StopChecker, StopStrings
+from .stream import TextStream
+from .tokenizer import Tokenizer
+
+__all__ = ["ChatTemplates", "Detokenizer", "StopChecker", "StopStrings", "TextStream", "Tokenizer"]

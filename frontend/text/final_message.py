@@ -34,7 +34,8 @@ def cut_at_mark(rendered: str, text: str) -> str:
     place = rendered.rfind(_MARK)
     if place < 0 or text.strip() not in rendered:
         raise _cannot_continue("the chat template does not show it as it is")
-    cut = rendered[:place]
+    # A template may show the text more than once: the last place counts, the mark is nowhere left.
+    cut = rendered[:place].replace(_MARK_AND_SPACE, "").replace(_MARK, "")
     return cut if rendered.startswith(_MARK_AND_SPACE, place) else cut.rstrip()
 
 

@@ -51,14 +51,20 @@ def bind_router(context: "zmq.Context[zmq.Socket[bytes]]", *endpoints: str) -> "
     return socket
 
 
-def connect_dealer(
-    context: "zmq.Context[zmq.Socket[bytes]]", endpoint: str, identity: bytes
-) -> "zmq.Socket[bytes]":
-    """A DEALER that a `bind_router` socket knows as `identity`."""
+def new_dealer(context: "zmq.Context[zmq.Socket[bytes]]", identity: bytes) -> "zmq.Socket[bytes]":
+    """A DEALER that a `bind_router` socket will know as `identity`, not connected yet."""
     socket = context.socket(zmq.DEALER)
     _configure(socket)
     _heartbeat(socket)
     socket.setsockopt(zmq.IDENTITY, identity)
+    return socket
+
+
+def connect_dealer(
+    context: "zmq.Context[zmq.Socket[bytes]]", endpoint: str, identity: bytes
+) -> "zmq.Socket[bytes]":
+    """A DEALER connected to a `bind_router` socket, which knows it as `identity`."""
+    socket = new_dealer(context, identity)
     socket.connect(endpoint)
     return socket
 

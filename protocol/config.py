@@ -61,6 +61,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     enforce_eager: bool = False
     batch_invariant: bool = False
     cpu_threads: int = 0
+    poll_us: int = 0  # busy polling for the next plan before blocking
     seed: int = 0  # of dummy weights
     sim: str = ""  # timing model of the sim worker, "key=value,..."
     log_level: str = "INFO"

@@ -10,6 +10,7 @@ from .errors import InvalidRequestError
 MAX_LOGPROBS = 20
 MAX_N = 128
 MAX_STOP_STRINGS = 64
+MAX_STRING_LENGTH = 1024  # characters of one stop string or bad word: watching for them takes memory
 
 
 class RequestOutputKind(IntEnum):
@@ -158,6 +159,11 @@ def _check_strings(name: str, values: object, most: int) -> None:
     for value in values:
         if not isinstance(value, str) or not value:
             raise _wrong(name, value, "made of non-empty strings")
+        if len(value) > MAX_STRING_LENGTH:
+            raise InvalidRequestError(
+                f"{name} must be made of strings of at most {MAX_STRING_LENGTH} characters, got {len(value)}",
+                param=name,
+            )
 
 
 def _check_ids(name: str, values: object) -> None:

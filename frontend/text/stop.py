@@ -8,6 +8,9 @@ and each character costs the same for one stop string or for sixty.
 from collections.abc import Sequence
 from functools import lru_cache
 
+# An automaton takes a few hundred bytes a character: those of long stop strings are not kept.
+_KEPT_CHARACTERS = 256
+
 
 class StopStrings:
     """The automaton for a set of stop strings; immutable, shared by every choice that uses the same ones.
@@ -60,9 +63,14 @@ class StopStrings:
                 self.held[state] = self.held[fallback]
 
 
-@lru_cache(maxsize=256)
 def stop_strings(strings: tuple[str, ...]) -> StopStrings:
-    """The automaton for these strings, kept for the next request that names the same ones."""
+    """The automaton for these strings; small ones are kept for the next choice that names them."""
+    small = sum(map(len, strings)) <= _KEPT_CHARACTERS
+    return _kept_stop_strings(strings) if small else StopStrings(strings)
+
+
+@lru_cache(maxsize=256)
+def _kept_stop_strings(strings: tuple[str, ...]) -> StopStrings:
     return StopStrings(strings)
 
 

@@ -56,7 +56,7 @@ TEMPLATES = {
 {%- for m in messages %}
 {% if m.role == 'assistant' %}{% generation %}{% set who = 'inner' %}
 {{ m.content }}{{ eos_token }}{% endgeneration %}{% else %}{{ m.content }}{% endif %}
-{%- endfor %} {{ who }}""",
+{%- endfor %}{% generation %}{% set who = 'nobody' %}{% endgeneration %} {{ who }}""",
     "strftime_now": "{{ strftime_now('%Y') }}|{% for m in messages %}{{ m.content }}{% endfor %}",
     "quotes and brackets": "{% for m in messages %}{{ m.content | tojson }}{{ m | tojson }}{% endfor %}",
     "content parts": """

@@ -80,8 +80,10 @@ def test_broken_bytes_of_a_byte_level_tokenizer_read_as_in_decode(
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.lists(st.integers(0x80, 0xBF), min_size=1, max_size=4), max_size=5))
-def test_broken_bytes_of_a_sentencepiece_tokenizer_read_as_in_decode(runs: list[list[int]]) -> None:
+@given(
+    st.lists(st.sampled_from([b"\x80", b"\xc3", b"\xe8\xaa", b"\xf0\x9f\x98", b"\xff\xfe", b"\xe8\xe8\xaa"]))
+)
+def test_broken_bytes_of_a_sentencepiece_tokenizer_read_as_in_decode(runs: list[bytes]) -> None:
     tok = tokenizer("S")
     letter = tok.encode("z")[-1]
     output = [letter]
@@ -166,3 +168,16 @@ def test_broken_bytes_without_end_are_not_held_for_ever() -> None:
     found = pieces(tok, [], [[broken]] * 200)
     assert "".join(found) == REPLACEMENT * 200
     assert len("".join(found[:100])) > 60
+
+
+def test_the_window_stays_short_whatever_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    tok, sizes = tokenizer("window"), []
+
+    def decode(ids: Sequence[int], *, skip_special_tokens: bool) -> str:
+        sizes.append(len(ids))
+        return Tokenizer.decode(tok, ids, skip_special_tokens=skip_special_tokens)
+
+    monkeypatch.setattr(tok, "decode", decode)
+    for output in (tok.encode("the cat sat on the mat " * 100), [tok.encode("語")[1]] * 500):
+        pieces(tok, [], [[token] for token in output])
+        assert max(sizes) < 40

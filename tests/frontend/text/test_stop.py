@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from octavo.frontend.text import StopChecker, StopStrings
+from octavo.frontend.text.stop import stop_strings
 from octavo.tests.support.text import earliest_stop
 
 SHORT = st.text("ab", min_size=1, max_size=4)
@@ -104,3 +105,8 @@ def test_long_stop_strings_cost_no_more_than_their_length() -> None:
     released, checker = check(strings, ["A" * 3999, "B", "B" * 3999])
     assert "".join(released) == "A" * 3999
     assert checker.matched == "B" * 4000
+
+
+def test_equal_strings_share_an_automaton_unless_they_are_long() -> None:
+    assert stop_strings(("a", "b")) is stop_strings(("a", "b"))
+    assert stop_strings(("a" * 300,)) is not stop_strings(("a" * 300,))

@@ -5,7 +5,7 @@ is imported. A folder that has no `tokenizer.json` is converted once, in a child
 both. This package does not know HTTP, requests in flight, or processes.
 """
 
-from .chat_template import ChatTemplates
+from .chat import ChatTemplates
 from .detokenizer import Detokenizer
 from .stop import StopChecker, StopStrings
 from .stream import TextStream

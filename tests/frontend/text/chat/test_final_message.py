@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from octavo.frontend.text.final_message import cut_at_mark, mark_final_message
+from octavo.frontend.text.chat.final_message import cut_at_mark, mark_final_message
 from octavo.protocol.errors import InvalidRequestError
 
 

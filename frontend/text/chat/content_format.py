@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from jinja2 import nodes
 
-from .template_environment import parse_template
+from .environment import parse_template
 
 
 class ContentFormat(Enum):

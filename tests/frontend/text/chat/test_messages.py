@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from octavo.frontend.text.chat_messages import plain_data, prepare_messages
-from octavo.frontend.text.content_format import ContentFormat
+from octavo.frontend.text.chat.content_format import ContentFormat
+from octavo.frontend.text.chat.messages import plain_data, prepare_messages
 from octavo.protocol.errors import InvalidRequestError
 
 PARTS = [{"type": "text", "text": "AA"}, "BB", {"type": "refusal", "refusal": "CC"}]

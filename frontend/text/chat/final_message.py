@@ -6,7 +6,7 @@ and the prompt is cut there.
 
 from typing import Any
 
-from ...protocol.errors import InvalidRequestError
+from ....protocol.errors import InvalidRequestError
 
 _MARK = "\ue000FINAL-MESSAGE-ENDS\ue000"
 # The space behind the mark tells whether the template keeps spaces at the end of a message.

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...protocol.errors import InvalidRequestError
+from ....protocol.errors import InvalidRequestError
 from .content_format import ContentFormat
 
 Message = dict[str, Any]

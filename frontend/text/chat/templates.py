@@ -1,4 +1,4 @@
-"""Chats to prompts: a model's chat templates, rendered as transformers renders them."""
+"""A model's chat templates: found, chosen, rendered."""
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -6,13 +6,13 @@ from typing import Any
 
 from jinja2.exceptions import TemplateSyntaxError
 
-from ...protocol.errors import InvalidRequestError
-from .chat_messages import plain_data, prepare_messages
+from ....protocol.errors import InvalidRequestError
+from ..model_files import read_json
+from ..tokenizer import Tokenizer
 from .content_format import content_format
+from .environment import RefusedByTemplateError, compile_template
 from .final_message import cut_at_mark, mark_final_message
-from .model_files import read_json
-from .template_environment import RefusedByTemplateError, compile_template
-from .tokenizer import Tokenizer
+from .messages import plain_data, prepare_messages
 
 _DEFAULT = "default"
 _WITH_TOOLS = "tool_use"

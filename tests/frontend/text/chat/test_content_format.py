@@ -2,7 +2,7 @@
 
 import pytest
 
-from octavo.frontend.text.content_format import ContentFormat, content_format
+from octavo.frontend.text.chat.content_format import ContentFormat, content_format
 
 STRING, PARTS, EITHER = ContentFormat.STRING, ContentFormat.PARTS, ContentFormat.EITHER
 LOOP = "{% for part in CONTENT %}{{ part.text }}{% endfor %}"

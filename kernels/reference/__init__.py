@@ -1,0 +1,58 @@
+"""The plain torch definition of every operation, on any device: what is right, and what runs on a CPU.
+
+Functions are float32-accurate, keep no state and import no triton. `octavo.kernels.device` has the Triton
+form of each under the same name.
+"""
+
+from .activation import gelu_tanh_mul, silu_mul
+from .attention import AttentionPlan, paged_attention, plan_attention
+from .draw import NO_TOKEN, draw_greedy, draw_gumbel, draw_inverse_cdf
+from .filters import apply_min_p, apply_top_k, apply_top_p
+from .kv_cache import write_kv
+from .logprobs import Logprobs, compute_logprobs
+from .norm import add_rms_norm, rms_norm
+from .penalties import Penalties, apply_penalties, count_tokens, fill_counts
+from .philox import draw_uniform, draw_uniform_row, philox4x32
+from .rope import apply_rope
+from .sampling import GREEDY_BELOW, SamplingColumns, TokenRules, apply_rules, filter_logits, sample
+from .token_lists import TokenLists, add_logit_bias, allow_only, ban_tokens, ban_words, make_token_lists
+
+__all__ = [
+    "GREEDY_BELOW",
+    "NO_TOKEN",
+    "AttentionPlan",
+    "Logprobs",
+    "Penalties",
+    "SamplingColumns",
+    "TokenLists",
+    "TokenRules",
+    "add_logit_bias",
+    "add_rms_norm",
+    "allow_only",
+    "apply_min_p",
+    "apply_penalties",
+    "apply_rope",
+    "apply_rules",
+    "apply_top_k",
+    "apply_top_p",
+    "ban_tokens",
+    "ban_words",
+    "compute_logprobs",
+    "count_tokens",
+    "draw_greedy",
+    "draw_gumbel",
+    "draw_inverse_cdf",
+    "draw_uniform",
+    "draw_uniform_row",
+    "fill_counts",
+    "filter_logits",
+    "gelu_tanh_mul",
+    "make_token_lists",
+    "paged_attention",
+    "philox4x32",
+    "plan_attention",
+    "rms_norm",
+    "sample",
+    "silu_mul",
+    "write_kv",
+]

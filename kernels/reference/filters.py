@@ -1,0 +1,79 @@
+"""Filters that narrow a distribution before the draw: min_p, top_k, top_p.
+
+All three are thresholds on the logit, so tokens that tie with the least likely one kept are kept too and
+no result depends on a sort's order. Removed tokens become -inf.
+"""
+
+import torch
+from torch import Tensor
+
+_FIRST_CANDIDATES = 256
+
+
+def apply_min_p(logits: Tensor, min_p: Tensor) -> None:
+    """Removes tokens less likely than `min_p` times the most likely one, in place.
+
+    Args:
+        logits: [R, vocab] float32.
+        min_p: [R] float32 in [0, 1], 0 is off.
+
+    Source: Nguyen et al. 2024, "Turning up the heat: min-p sampling".
+    """
+    threshold = logits.amax(-1) + min_p.log()
+    _keep_from(logits, (min_p > 0).nonzero().squeeze(1), threshold)
+
+
+def apply_top_k(logits: Tensor, top_k: Tensor) -> None:
+    """Removes tokens less likely than the `top_k`-th most likely one, in place.
+
+    Args:
+        logits: [R, vocab] float32.
+        top_k: [R] int32; 0, negative and values from vocab on are off.
+    """
+    lines = ((top_k > 0) & (top_k < logits.shape[1])).nonzero().squeeze(1)
+    if lines.numel() == 0:
+        return
+    wanted = top_k[lines].long()
+    largest = logits[lines].topk(int(wanted.max())).values
+    threshold = logits.new_full(top_k.shape, float("-inf"))
+    threshold[lines] = largest.gather(1, (wanted - 1).unsqueeze(1)).squeeze(1)
+    _keep_from(logits, lines, threshold)
+
+
+def apply_top_p(logits: Tensor, top_p: Tensor) -> None:
+    """Keeps the smallest set of most likely tokens whose probabilities reach `top_p`, in place.
+
+    The probabilities are those of the tokens that earlier filters left. One token stays in any case.
+
+    Args:
+        logits: [R, vocab] float32.
+        top_p: [R] float32 in [0, 1], 1 is off.
+
+    Source: Holtzman et al. 2019, "The curious case of neural text degeneration".
+    """
+    lines = (top_p < 1).nonzero().squeeze(1)
+    threshold = logits.new_full(top_p.shape, float("-inf"))
+    pending = lines
+    num_candidates = _FIRST_CANDIDATES
+    vocab = logits.shape[1]
+    # A nucleus is small as a rule: look at few candidates first and at eight times more where that fails.
+    while pending.numel() > 0:
+        values = logits[pending]
+        largest = values.topk(min(num_candidates, vocab)).values
+        probs = (largest - values.logsumexp(-1, keepdim=True)).exp()
+        mass_before = probs.cumsum(-1) - probs
+        num_kept = (mass_before < top_p[pending].unsqueeze(1)).sum(-1).clamp_(min=1)
+        found = largest.gather(1, (num_kept - 1).unsqueeze(1)).squeeze(1)
+        complete = (num_kept < largest.shape[1]) | (largest.shape[1] == vocab)
+        threshold[pending[complete]] = found[complete]
+        pending = pending[~complete]
+        num_candidates *= 8
+    _keep_from(logits, lines, threshold)
+
+
+def _keep_from(logits: Tensor, lines: Tensor, threshold: Tensor) -> None:
+    """Removes what lies below `threshold` [R] in the given lines."""
+    if lines.numel() == 0:
+        return
+    values = logits[lines]
+    logits[lines] = torch.where(values < threshold[lines].unsqueeze(1), float("-inf"), values)

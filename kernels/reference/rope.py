@@ -1,0 +1,29 @@
+"""Rotary position embedding."""
+
+from torch import Tensor, float32
+
+
+def apply_rope(q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor) -> None:
+    """Rotates `q` and `k` in place, computed in float32.
+
+    The first `rot_dim` entries of a head form two halves (x1, x2) and become
+    `(x1 * cos - x2 * sin, x2 * cos + x1 * sin)`; entries from `rot_dim` on stay as they are.
+
+    Args:
+        q: [num_tokens, num_heads, head_dim].
+        k: [num_tokens, num_kv_heads, head_dim].
+        positions: [num_tokens] int64, each below max_positions.
+        cos_sin: [max_positions, rot_dim] float32, cosines of the rot_dim / 2 frequencies, then sines.
+
+    Source: Su et al. 2021, "RoFormer", in the half-split arrangement of GPT-NeoX.
+    """
+    cos, sin = cos_sin[positions].unsqueeze(1).chunk(2, dim=-1)
+    half = cos.shape[-1]
+    for x in (q, k):
+        x1 = x[..., :half].to(float32)
+        x2 = x[..., half : 2 * half].to(float32)
+        # Both products are complete before the first store: x1 and x2 alias x when x is float32.
+        rotated1 = x1 * cos - x2 * sin
+        rotated2 = x2 * cos + x1 * sin
+        x[..., :half] = rotated1
+        x[..., half : 2 * half] = rotated2

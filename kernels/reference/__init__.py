@@ -4,18 +4,25 @@ Functions are float32-accurate, keep no state and import no triton. `octavo.kern
 form of each under the same name.
 """
 
-from .activation import gelu_tanh_mul, silu_mul
 from .attention import AttentionPlan, paged_attention, plan_attention
-from .draw import NO_TOKEN, draw_greedy, draw_gumbel, draw_inverse_cdf
-from .filters import apply_min_p, apply_top_k, apply_top_p
-from .kv_cache import write_kv
-from .logprobs import Logprobs, compute_logprobs
-from .norm import add_rms_norm, rms_norm
-from .penalties import Penalties, apply_penalties, count_tokens, fill_counts
-from .philox import draw_uniform, draw_uniform_row, philox4x32
-from .rope import apply_rope
-from .sampling import GREEDY_BELOW, SamplingColumns, TokenRules, apply_rules, filter_logits, sample
-from .token_lists import TokenLists, add_logit_bias, allow_only, ban_tokens, ban_words, make_token_lists
+from .layers.activation import gelu_tanh_mul, silu_mul
+from .layers.kv_cache import write_kv
+from .layers.norm import add_rms_norm, rms_norm
+from .layers.rope import apply_rope
+from .sampling.draw import NO_TOKEN, draw_greedy, draw_gumbel, draw_inverse_cdf
+from .sampling.filters import apply_min_p, apply_top_k, apply_top_p
+from .sampling.logprobs import Logprobs, compute_logprobs
+from .sampling.penalties import Penalties, apply_penalties, count_tokens, fill_counts
+from .sampling.philox import draw_uniform, draw_uniform_row, philox4x32
+from .sampling.pipeline import GREEDY_BELOW, SamplingColumns, TokenRules, apply_rules, filter_logits, sample
+from .sampling.token_lists import (
+    TokenLists,
+    add_logit_bias,
+    allow_only,
+    ban_tokens,
+    ban_words,
+    make_token_lists,
+)
 
 __all__ = [
     "GREEDY_BELOW",

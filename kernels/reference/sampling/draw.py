@@ -13,12 +13,22 @@ NO_TOKEN = -1
 """The draw's answer for a row that has no distribution."""
 
 _BLOCK = 256
+# Divides the vocabularies of most models.
+_GREEDY_BLOCK = 128
 
 
 def draw_greedy(logits: Tensor) -> Tensor:
     """Returns the most likely token of each row, [R] int64; the lowest id among equals."""
-    best, tokens = logits.max(-1)
-    return torch.where(best.isfinite(), tokens, NO_TOKEN)
+    num_rows, vocab = logits.shape
+    if vocab % _GREEDY_BLOCK:
+        best, tokens = logits.max(-1)
+        return torch.where(best.isfinite(), tokens, NO_TOKEN)
+    # An argmax is scalar on a CPU and a maximum is not: find the block first, then the token in it.
+    blocks = logits.view(num_rows, -1, _GREEDY_BLOCK)
+    best, block = blocks.amax(-1).max(-1, keepdim=True)
+    inside = blocks.gather(1, block.unsqueeze(2).expand(-1, 1, _GREEDY_BLOCK)).squeeze(1)
+    tokens = block * _GREEDY_BLOCK + inside.argmax(-1, keepdim=True)
+    return torch.where(best.isfinite(), tokens, NO_TOKEN).squeeze(1)
 
 
 def draw_inverse_cdf(logits: Tensor, seed: Tensor, choice: Tensor, position: Tensor) -> Tensor:
@@ -34,10 +44,10 @@ def draw_inverse_cdf(logits: Tensor, seed: Tensor, choice: Tensor, position: Ten
     num_blocks = (vocab + _BLOCK - 1) // _BLOCK
     best = logits.amax(-1, keepdim=True)
     weights = logits.new_zeros(num_rows, num_blocks * _BLOCK)
-    torch.exp(logits - best, out=weights[:, :vocab])
+    torch.sub(logits, best, out=weights[:, :vocab]).exp_()
     # Two levels, blocks and then tokens, since a cumulated sum over the vocabulary is far slower than a sum.
     blocks = weights.view(num_rows, num_blocks, _BLOCK)
-    upper = blocks.sum(-1, dtype=torch.float64).cumsum(-1)
+    upper = blocks.sum(-1).cumsum(-1, dtype=torch.float64)
     target = draw_uniform(seed, choice, position).unsqueeze(1) * upper[:, -1:]
     block = _first_above(upper, target)
     before = torch.where(block > 0, upper.gather(1, (block - 1).clamp(min=0)), 0.0)

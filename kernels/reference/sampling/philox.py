@@ -35,15 +35,19 @@ def philox4x32(
         seed: [...] int64, the 64 bits of the key.
         counter: four int64 tensors whose shapes broadcast with the seed's; their low 32 bits count.
     """
-    key0, key1 = seed & _MASK, (seed >> 32) & _MASK
-    c0, c1, c2, c3 = (word & _MASK for word in counter)
+    even = torch.stack(torch.broadcast_tensors(counter[0] & _MASK, counter[2] & _MASK))
+    odd = torch.stack(torch.broadcast_tensors(counter[1] & _MASK, counter[3] & _MASK))
+    pair = (2,) + (1,) * (even.dim() - 1)
+    multiplier = torch.tensor(_MULTIPLIER, device=seed.device).view(pair)
+    step = torch.tensor(_KEY_STEP, device=seed.device).view(pair)
+    key = torch.stack((seed & _MASK, (seed >> 32) & _MASK))
     for _ in range(_NUM_ROUNDS):
-        # The products wrap in int64; masking after the shift leaves the unsigned high word all the same.
-        product0, product1 = c0 * _MULTIPLIER[0], c2 * _MULTIPLIER[1]
-        c0, c1 = ((product1 >> 32) & _MASK) ^ c1 ^ key0, product1 & _MASK
-        c2, c3 = ((product0 >> 32) & _MASK) ^ c3 ^ key1, product0 & _MASK
-        key0, key1 = (key0 + _KEY_STEP[0]) & _MASK, (key1 + _KEY_STEP[1]) & _MASK
-    return c0, c1, c2, c3
+        # The product wraps in int64; masking after the shift leaves the unsigned high word all the same.
+        product = even * multiplier
+        even = ((product >> 32) & _MASK).flip(0) ^ odd ^ key
+        odd = (product & _MASK).flip(0)
+        key = (key + step) & _MASK
+    return even[0], odd[0], even[1], odd[1]
 
 
 def draw_uniform(seed: Tensor, choice: Tensor, position: Tensor) -> Tensor:

@@ -70,14 +70,19 @@ def sample(logits: Tensor, rows: Tensor, positions: Tensor, columns: SamplingCol
         positions: [R] int64, the position of the token to be drawn, prompt included.
     """
     logits = apply_rules(logits, rows, positions, columns)
-    tokens = draw_greedy(logits)
     lines = (columns.temperature[rows] >= GREEDY_BELOW).nonzero().squeeze(1)
-    if lines.numel() > 0:
-        drawn = rows[lines]
-        filtered = filter_logits(logits[lines], drawn, columns)
-        seed, choice = columns.seed[drawn], columns.choice[drawn]
-        tokens[lines] = draw_inverse_cdf(filtered, seed, choice, positions[lines])
+    if lines.numel() == 0:
+        return draw_greedy(logits)
+    if lines.numel() == rows.numel():
+        return _draw(logits, rows, positions, columns)
+    tokens = draw_greedy(logits)
+    tokens[lines] = _draw(logits[lines], rows[lines], positions[lines], columns)
     return tokens
+
+
+def _draw(logits: Tensor, rows: Tensor, positions: Tensor, columns: SamplingColumns) -> Tensor:
+    filtered = filter_logits(logits, rows, columns)
+    return draw_inverse_cdf(filtered, columns.seed[rows], columns.choice[rows], positions)
 
 
 def apply_rules(logits: Tensor, rows: Tensor, positions: Tensor, columns: SamplingColumns) -> Tensor:
@@ -104,7 +109,7 @@ def filter_logits(logits: Tensor, rows: Tensor, columns: SamplingColumns) -> Ten
     """Returns the logits whose softmax is drawn from: tempered, and -inf where a filter removed a token.
 
     Args:
-        logits: [R, vocab] float32 of rows that are not greedy; may be changed.
+        logits: [R, vocab] float32, of rows that are not greedy; left as they are.
         rows: [R] int64, the permanent row of each line.
     """
     temperature = columns.temperature[rows]

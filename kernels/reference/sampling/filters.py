@@ -19,8 +19,7 @@ def apply_min_p(logits: Tensor, min_p: Tensor) -> None:
 
     Source: Nguyen et al. 2024, "Turning up the heat: min-p sampling".
     """
-    threshold = logits.amax(-1) + min_p.log()
-    _keep_from(logits, (min_p > 0).nonzero().squeeze(1), threshold)
+    _remove_below(logits, logits.amax(-1) + min_p.log())
 
 
 def apply_top_k(logits: Tensor, top_k: Tensor) -> None:
@@ -34,10 +33,10 @@ def apply_top_k(logits: Tensor, top_k: Tensor) -> None:
     if lines.numel() == 0:
         return
     wanted = top_k[lines].long()
-    largest = logits[lines].topk(int(wanted.max())).values
+    largest = _lines(logits, lines).topk(int(wanted.max())).values
     threshold = logits.new_full(top_k.shape, float("-inf"))
     threshold[lines] = largest.gather(1, (wanted - 1).unsqueeze(1)).squeeze(1)
-    _keep_from(logits, lines, threshold)
+    _remove_below(logits, threshold)
 
 
 def apply_top_p(logits: Tensor, top_p: Tensor) -> None:
@@ -51,14 +50,15 @@ def apply_top_p(logits: Tensor, top_p: Tensor) -> None:
 
     Source: Holtzman et al. 2019, "The curious case of neural text degeneration".
     """
-    lines = (top_p < 1).nonzero().squeeze(1)
+    pending = (top_p < 1).nonzero().squeeze(1)
+    if pending.numel() == 0:
+        return
     threshold = logits.new_full(top_p.shape, float("-inf"))
-    pending = lines
     num_candidates = _FIRST_CANDIDATES
     vocab = logits.shape[1]
     # A nucleus is small as a rule: look at few candidates first and at eight times more where that fails.
     while pending.numel() > 0:
-        values = logits[pending]
+        values = _lines(logits, pending)
         largest = values.topk(min(num_candidates, vocab)).values
         probs = (largest - values.logsumexp(-1, keepdim=True)).exp()
         mass_before = probs.cumsum(-1) - probs
@@ -68,12 +68,18 @@ def apply_top_p(logits: Tensor, top_p: Tensor) -> None:
         threshold[pending[complete]] = found[complete]
         pending = pending[~complete]
         num_candidates *= 8
-    _keep_from(logits, lines, threshold)
+    _remove_below(logits, threshold)
 
 
-def _keep_from(logits: Tensor, lines: Tensor, threshold: Tensor) -> None:
-    """Removes what lies below `threshold` [R] in the given lines."""
-    if lines.numel() == 0:
-        return
-    values = logits[lines]
-    logits[lines] = torch.where(values < threshold[lines].unsqueeze(1), float("-inf"), values)
+def _lines(logits: Tensor, lines: Tensor) -> Tensor:
+    """The given lines, without a copy when they are all of them."""
+    return logits if lines.numel() == logits.shape[0] else logits[lines]
+
+
+def _remove_below(logits: Tensor, threshold: Tensor) -> None:
+    """Removes what lies below `threshold` [R], -inf for a line that stays whole."""
+    lowest = torch.finfo(logits.dtype).min
+    # Twice 1e38 takes the least negative difference to -inf and leaves 0 at 0. On a CPU this is six times
+    # faster than a masked fill, whose inner loop is scalar.
+    below = (logits - threshold.clamp(min=lowest).unsqueeze(1)).clamp_(max=0).mul_(1e38).mul_(1e38)
+    logits += below

@@ -1,0 +1,1 @@
+"""What a transformer layer does besides attention."""

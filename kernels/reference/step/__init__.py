@@ -1,0 +1,1 @@
+"""Building a step's inputs from permanent rows, and keeping those rows up to date."""

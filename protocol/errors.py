@@ -2,8 +2,12 @@
 
 OctavoError
 ├── InvalidRequestError (ValueError)     400  a value is wrong; `param` names the field
+│   ├── ContextLengthError               400  prompt and output do not fit the context or the KV pool
 │   ├── ModelNotFoundError               404  no model of that name is served
-│   └── UnsupportedError                 400  a known feature that this server does not have
+│   ├── UnsupportedError                 400  a known feature that this server does not have
+│   ├── BodyTooLargeError                413  the body is over the server's bound
+│   └── ContentTypeError                 415  the body is not declared as JSON
+├── AuthenticationError                  401  no API key, or a wrong one
 ├── QueueFullError                       429  refused by a queue bound; `retry_after` in seconds
 ├── RequestTimeoutError (TimeoutError)   504  the request's deadline passed
 ├── RequestAbortedError                  499  ended by its client or by an operator
@@ -25,10 +29,11 @@ from typing import ClassVar
 
 
 class OctavoError(Exception):
-    """Base of all; `kind` is its stable name on the wire and `status` its HTTP status."""
+    """Base of all; `kind` is its stable name on the wire, `status`, `type` and `code` its form over HTTP."""
 
     status: ClassVar[int] = 500
     type: ClassVar[str] = "internal_error"
+    code: ClassVar[str | None] = None  # OpenAI's, where it has one
 
     def __init__(self, message: str, *, param: str | None = None, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -46,17 +51,37 @@ class InvalidRequestError(OctavoError, ValueError):
     type = "invalid_request_error"
 
 
+class ContextLengthError(InvalidRequestError):
+    code = "context_length_exceeded"
+
+
 class ModelNotFoundError(InvalidRequestError):
     status = 404
+    code = "model_not_found"
 
 
 class UnsupportedError(InvalidRequestError):
-    pass
+    code = "unsupported"
+
+
+class BodyTooLargeError(InvalidRequestError):
+    status = 413
+
+
+class ContentTypeError(InvalidRequestError):
+    status = 415
+
+
+class AuthenticationError(OctavoError):
+    status = 401
+    type = "authentication_error"
+    code = "invalid_api_key"
 
 
 class QueueFullError(OctavoError):
     status = 429
     type = "rate_limit_error"
+    code = "rate_limit_exceeded"
 
 
 class RequestTimeoutError(OctavoError, TimeoutError):

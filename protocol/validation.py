@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from .errors import InvalidRequestError
+from .errors import ContextLengthError, InvalidRequestError
 from .lifecycle import ModelLimits
 from .sampling import SamplingParams
 
@@ -21,13 +21,13 @@ def check_prompt(limits: ModelLimits, prompt_len: int, lowest: int, highest: int
             f"prompt token ids must be in [0, {limits.vocab_size - 1}], got {wrong}", param="prompt"
         )
     if prompt_len >= limits.max_model_len:
-        raise InvalidRequestError(
+        raise ContextLengthError(
             f"this model's maximum context length is {limits.max_model_len} tokens, and the prompt has "
             f"{prompt_len}: it must leave room for at least one output token",
             param="prompt",
         )
     if prompt_len >= limits.max_request_tokens:
-        raise InvalidRequestError(
+        raise ContextLengthError(
             f"the prompt has {prompt_len} tokens, and the KV cache holds at most {limits.max_request_tokens} "
             "tokens of one request including its output",
             param="prompt",
@@ -50,7 +50,7 @@ def check_params(limits: ModelLimits, params: SamplingParams, prompt_len: int) -
             if limits.max_model_len <= limits.max_request_tokens
             else f"the KV cache holds at most {limits.max_request_tokens} tokens of one request"
         )
-        raise InvalidRequestError(
+        raise ContextLengthError(
             f"max_tokens must be at most {room}: {bound} and the prompt has {prompt_len}, "
             f"got {params.max_tokens}",
             param="max_tokens",

@@ -67,6 +67,11 @@ class RowTable:
         self.num_blocks: Int64s = np.zeros((len(groups), num_rows), np.int64)
         self._taken = np.zeros(num_rows, np.bool_)
 
+    def taken(self) -> list[int]:
+        """The rows that are not free."""
+        rows: list[int] = self._taken.nonzero()[0].tolist()
+        return rows
+
     def forget(self) -> None:
         """Release all rows."""
         self._taken[:] = False

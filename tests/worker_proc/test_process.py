@@ -1,5 +1,6 @@
 """A worker as a real process beside a scheduler on a real socket."""
 
+import json
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,8 +12,10 @@ from octavo.protocol.lifecycle import WorkerFailed, WorkerHello, WorkerProgress,
 from octavo.protocol.lifeline import ORPHANED
 from octavo.protocol.steps import StepResult, Stop
 
+from ..support.cpu_runner import reference_greedy
 from ..support.driver import Driver
 from ..support.fake_scheduler import FakeScheduler, PlanTarget, WorkerProcess, short_run_dir
+from ..support.models import make_ctx_model
 
 PROMPT = list(range(40, 90))
 StartWorker = Callable[..., WorkerProcess]
@@ -207,3 +210,28 @@ def test_a_fault_of_the_device_ends_it_with_the_reason(
     scheduler.send(driver.plan())
     assert scheduler.expect(WorkerFailed).kind == "SimulatedFaultError"
     assert worker.wait() == 1
+
+
+def test_a_model_on_the_cpu_serves_plans(
+    scheduler: FakeScheduler, start_worker: StartWorker, tmp_path: Path
+) -> None:
+    model = make_ctx_model(tmp_path)
+    start_worker(
+        device="cpu",
+        model_path=str(model),
+        vocab_size=json.loads((model / "config.json").read_text())["vocab_size"],
+        dtype="float32",
+        cpu_threads=1,
+    )
+    driver = make_driver(scheduler)
+    assert driver.generate([driver.add(PROMPT)], 8)[0] == reference_greedy(model, PROMPT, 8)
+
+
+def test_a_broken_model_ends_the_start(
+    scheduler: FakeScheduler, start_worker: StartWorker, tmp_path: Path
+) -> None:
+    worker = start_worker(device="cpu", model_path=str(tmp_path))
+    scheduler.expect(WorkerHello)
+    assert scheduler.expect(WorkerFailed).kind == "ModelError"
+    assert worker.wait() == 3
+    assert "config.json" in worker.error_file.read_text()

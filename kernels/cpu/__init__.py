@@ -1,0 +1,29 @@
+"""Forms of the operations that are fast on a CPU: few operator calls, weights packed ahead, no copies.
+
+Each equals `octavo.kernels.reference` up to rounding; what is not here runs in the reference form.
+"""
+
+from .activation import silu_mul
+from .attention import AttentionPlan, attend, plan_attention
+from .linear import PackedLinear, linear, pack_linear
+from .norm import add_rms_norm, rms_norm
+from .rope import RopeRows, apply_rope, gather_rope
+from .sampling import draw_greedy, draw_inverse_cdf, sample
+
+__all__ = [
+    "AttentionPlan",
+    "PackedLinear",
+    "RopeRows",
+    "add_rms_norm",
+    "apply_rope",
+    "attend",
+    "draw_greedy",
+    "draw_inverse_cdf",
+    "gather_rope",
+    "linear",
+    "pack_linear",
+    "plan_attention",
+    "rms_norm",
+    "sample",
+    "silu_mul",
+]

@@ -1,0 +1,189 @@
+"""Attention over the paged cache with indexes and masks made once a step.
+
+A layer's keys and values lie in one tensor [num_slots, 2, num_kv_heads, head_dim], so that one operator
+writes both and one gathers both. Decode rows of similar length are attended in one batch; prompt chunks go
+one by one.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+# A batch of its own costs about as much as gathering so many slots more.
+_BATCH_COST = 400
+# Queries of one chunk attended at once: bounds the mask to this many times the context length.
+_QUERY_CHUNK = 1024
+
+
+class DecodeBatch(NamedTuple):
+    """Rows of one query each."""
+
+    queries: Tensor | None
+    """[B] int64, where each row's query stands among the tokens; None when they are all tokens in order."""
+    slots: Tensor
+    """[B * L] int64."""
+    length: int
+    """L."""
+    mask: Tensor | None
+    """[B, 1, 1, L] bool, false past a row's end."""
+
+
+class PromptChunk(NamedTuple):
+    """Queries of one row, all seeing the same slots under a mask."""
+
+    first: int
+    stop: int
+    slots: Tensor | None
+    """[L] int64; None when the row's whole context is in this chunk."""
+    mask: Tensor | None
+    """[num_queries, L] bool; None for plain causality over the chunk."""
+
+
+class AttentionPlan(NamedTuple):
+    """A step's attention, the same for all layers of a KV group."""
+
+    decodes: list[DecodeBatch]
+    prompts: list[PromptChunk]
+    slots: Tensor
+    """[num_tokens] int64, where the step's keys and values go."""
+
+
+def plan_attention(
+    block_tables: Tensor,
+    first: list[int],
+    num_tokens: list[int],
+    seq_lens: list[int],
+    slots: Tensor,
+    *,
+    block_size: int,
+    window: int = 0,
+) -> AttentionPlan:
+    """Plan a step of R rows.
+
+    Args:
+        block_tables: [R, max_blocks] int32.
+        first: [R], where each row's tokens begin among the step's.
+        num_tokens: [R], at least 1.
+        seq_lens: [R], context lengths including this step's tokens.
+        slots: [num_tokens] int64, where the step's keys and values go.
+        window: a query at position p sees only positions above p - window; 0 is off.
+    """
+    singles = [row for row, count in enumerate(num_tokens) if count == 1]
+    only_decodes = len(singles) == len(num_tokens)
+    decodes = []
+    for batch in _batches(singles, seq_lens):
+        index = torch.tensor(batch)
+        lengths = torch.tensor([seq_lens[row] for row in batch])
+        queries = (
+            None if only_decodes and len(batch) == len(singles) else torch.tensor([first[r] for r in batch])
+        )
+        decodes.append(_plan_decodes(block_tables[index], lengths, queries, block_size, window))
+    prompts: list[PromptChunk] = []
+    for row, count in enumerate(num_tokens):
+        if count > 1:
+            positions = torch.arange(seq_lens[row])
+            context = _slots_of(block_tables[row : row + 1], positions.unsqueeze(0), block_size)[0]
+            prompts += _plan_prompt(first[row], count, context, window)
+    return AttentionPlan(decodes, prompts, slots)
+
+
+def attend(q: Tensor, kv: Tensor, cache: Tensor, plan: AttentionPlan, scale: float) -> Tensor:
+    """Write a step's keys and values to the cache and attend; returns [num_tokens, num_heads * head_dim].
+
+    Args:
+        q: [num_tokens, num_heads, head_dim], rotated.
+        kv: [num_tokens, 2, num_kv_heads, head_dim], keys rotated.
+        cache: [num_slots, 2, num_kv_heads, head_dim] of the layer, written in place.
+    """
+    cache.index_copy_(0, plan.slots, kv)
+    if len(plan.decodes) == 1 and plan.decodes[0].queries is None:
+        return _attend_decodes(q, cache, plan.decodes[0], scale)
+    out = q.new_empty(q.shape[0], q.shape[1] * q.shape[2])
+    for batch in plan.decodes:
+        assert batch.queries is not None
+        part = q.index_select(0, batch.queries)
+        out.index_copy_(0, batch.queries, _attend_decodes(part, cache, batch, scale))
+    for chunk in plan.prompts:
+        out[chunk.first : chunk.stop] = _attend_prompt(q, kv, cache, chunk, scale)
+    return out
+
+
+def _attend_decodes(q: Tensor, cache: Tensor, batch: DecodeBatch, scale: float) -> Tensor:
+    num_rows, num_kv_heads, head_dim = q.shape[0], cache.shape[2], cache.shape[3]
+    seen = cache.index_select(0, batch.slots).view(num_rows, batch.length, 2, num_kv_heads, head_dim)
+    keys, values = seen.permute(2, 0, 3, 1, 4).unbind(0)
+    # The query heads that share a key head stand where the operator expects query positions.
+    queries = q.view(num_rows, num_kv_heads, -1, head_dim)
+    result = scaled_dot_product_attention(queries, keys, values, attn_mask=batch.mask, scale=scale)
+    return result.reshape(num_rows, -1)
+
+
+def _attend_prompt(q: Tensor, kv: Tensor, cache: Tensor, chunk: PromptChunk, scale: float) -> Tensor:
+    num_kv_heads, head_dim = cache.shape[2], cache.shape[3]
+    queries = q[chunk.first : chunk.stop].view(chunk.stop - chunk.first, num_kv_heads, -1, head_dim)
+    seen = kv[chunk.first : chunk.stop] if chunk.slots is None else cache.index_select(0, chunk.slots)
+    group = queries.shape[2]
+    # Key heads stand in the batch dimension, each expanded without a copy to the query heads that share it.
+    keys, values = (x.unsqueeze(1).expand(-1, group, -1, -1) for x in seen.permute(1, 2, 0, 3).unbind(0))
+    result = scaled_dot_product_attention(
+        queries.permute(1, 2, 0, 3),
+        keys,
+        values,
+        attn_mask=chunk.mask,
+        is_causal=chunk.mask is None,
+        scale=scale,
+    )
+    return result.permute(2, 0, 1, 3).reshape(chunk.stop - chunk.first, -1)
+
+
+def _batches(rows: list[int], seq_lens: list[int]) -> list[list[int]]:
+    """Rows in batches of similar length, such that padding costs less than a further batch would."""
+    ordered = sorted(rows, key=lambda row: -seq_lens[row])
+    batches: list[list[int]] = []
+    for place, row in enumerate(ordered):
+        longest = seq_lens[batches[-1][0]] if batches else 0
+        if not batches or (longest - seq_lens[row]) * (len(ordered) - place) > _BATCH_COST:
+            batches.append([])
+        batches[-1].append(row)
+    return [sorted(batch) for batch in batches] if len(batches) > 1 else [rows] if rows else []
+
+
+def _plan_decodes(
+    tables: Tensor, seq_lens: Tensor, queries: Tensor | None, block_size: int, window: int
+) -> DecodeBatch:
+    begin = (seq_lens - window).clamp_(min=0) if window else torch.zeros_like(seq_lens)
+    visible = seq_lens - begin
+    index = torch.arange(int(visible.max())).unsqueeze(0)
+    # Repeating the last slot keeps stale slots, which may hold NaN, out of the masked positions.
+    positions = torch.minimum(begin.unsqueeze(1) + index, seq_lens.unsqueeze(1) - 1)
+    mask = index < visible.unsqueeze(1)
+    slots = _slots_of(tables, positions, block_size)
+    return DecodeBatch(
+        queries, slots.view(-1), slots.shape[1], None if bool(mask.all()) else mask[:, None, None, :]
+    )
+
+
+def _plan_prompt(first: int, num_queries: int, context: Tensor, window: int) -> list[PromptChunk]:
+    seq_len = context.numel()
+    num_cached = seq_len - num_queries
+    if num_cached == 0 and num_queries <= _QUERY_CHUNK and not 0 < window < seq_len:
+        return [PromptChunk(first, first + num_queries, None, None)]
+    chunks = []
+    for start in range(0, num_queries, _QUERY_CHUNK):
+        stop = min(start + _QUERY_CHUNK, num_queries)
+        begin = max(0, num_cached + start - window + 1) if window else 0
+        queries = torch.arange(num_cached + start, num_cached + stop).unsqueeze(1)
+        keys = torch.arange(begin, num_cached + stop)
+        mask = keys <= queries
+        if window:
+            mask &= keys > queries - window
+        chunks.append(PromptChunk(first + start, first + stop, context[begin : num_cached + stop], mask))
+    return chunks
+
+
+def _slots_of(block_tables: Tensor, positions: Tensor, block_size: int) -> Tensor:
+    """Cache slots [B, L] int64 of positions [B, L]."""
+    blocks = block_tables.gather(1, positions // block_size).long()
+    return blocks * block_size + positions % block_size

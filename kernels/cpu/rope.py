@@ -1,0 +1,32 @@
+"""Rotary position embedding of queries and keys together."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class RopeRows(NamedTuple):
+    """What a step's tokens are rotated by, the same for all layers: [num_tokens, 1, rot_dim] float32 each."""
+
+    cos: Tensor
+    sin: Tensor
+    """Sines, negated in the first half."""
+
+
+def gather_rope(cos_sin: Tensor, positions: Tensor) -> RopeRows:
+    """The rows of a table [max_positions, rot_dim] (cosines, then sines) for positions [num_tokens]."""
+    cos, sin = cos_sin.index_select(0, positions).unsqueeze(1).chunk(2, dim=-1)
+    return RopeRows(torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1))
+
+
+def apply_rope(x: Tensor, rows: RopeRows) -> None:
+    """Rotates the first rot_dim entries of heads [num_tokens, heads, head_dim] in place, in float32.
+
+    The halves (x1, x2) become `(x1 * cos - x2 * sin, x2 * cos + x1 * sin)`.
+    """
+    rot_dim = rows.cos.shape[-1]
+    rotated = x if rot_dim == x.shape[-1] else x[..., :rot_dim]
+    wide = rotated.to(torch.float32)
+    swapped = wide.roll(rot_dim // 2, -1)
+    rotated.copy_(torch.addcmul(wide * rows.cos, swapped, rows.sin))

@@ -1,0 +1,163 @@
+"""`python -m octavo.worker_proc.bench MODEL`: steps of the CPU runner alone, beside transformers.
+
+No sockets and no scheduler: what is measured is the device's own speed. Prompts are read in one step as far
+as the token budget allows; then every row decodes one token a step.
+"""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+from ..protocol.columns import pack_i32
+from ..protocol.config import WorkerConfig
+from ..protocol.sampling import SamplingParams
+from ..protocol.steps import NewRow, StepPlan
+from .devices import load_runner
+from .phases import StartPhases, describe
+from .runner import Runner
+
+_BUDGET = 2048
+
+
+def main() -> None:
+    """Print tokens a second for each batch size."""
+    options = _options()
+    sizes = [int(size) for size in options.batch.split(",")]
+    runner = _load(options, max(sizes))
+    num_blocks_a_row = -(-(options.prompt_len + options.output_len) // runner.kv_groups[0].block_size)
+    results = {size: _Run(runner, num_blocks_a_row, options).measure(size) for size in sizes}
+    base = _transformers(options) if options.transformers else 0.0
+    for size, (prefill_ms, step_ms) in results.items():
+        rate = size * options.output_len / (prefill_ms + step_ms * (options.output_len - 1)) * 1e3
+        ratio = f", {rate / base:.1f} x transformers" if base else ""
+        _say(
+            f"batch {size:3d}: {rate:7.1f} tok/s (prompts {prefill_ms:.0f} ms, step {step_ms:.2f} ms){ratio}"
+        )
+    if base:
+        _say(f"transformers generate, batch 1: {base:.1f} tok/s")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="octavo.worker_proc.bench")
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--dtype", default="bfloat16")
+    parser.add_argument("--batch", default="1,8,32")
+    parser.add_argument("--prompt-len", type=int, default=128)
+    parser.add_argument("--output-len", type=int, default=128)
+    parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--temperature", type=float, default=1.0)
+    parser.add_argument("--top-p", type=float, default=1.0)
+    parser.add_argument("--load-format", default="auto")
+    parser.add_argument("--transformers", action="store_true", help="measure transformers generate beside it")
+    return parser.parse_args()
+
+
+def _load(options: argparse.Namespace, max_num_seqs: int) -> Runner:
+    vocab_size = json.loads((options.model / "config.json").read_text())["vocab_size"]
+    phases = StartPhases("start")
+    config = WorkerConfig(
+        run_dir="",
+        scheduler_endpoint="",
+        lifeline_fd=-1,
+        parent_pid=0,
+        device="cpu",
+        model_path=str(options.model),
+        vocab_size=vocab_size,
+        load_format=options.load_format,
+        dtype=options.dtype,
+        max_model_len=options.prompt_len + options.output_len,
+        max_num_seqs=max_num_seqs,
+        cpu_threads=options.threads,
+    )
+    phases.enter("import")
+    runner = load_runner(config, phases)
+    _say(f"loaded in {describe(phases.finish())}")
+    return runner
+
+
+class _Run:
+    """One batch from its prompts to its last tokens."""
+
+    def __init__(self, runner: Runner, num_blocks_a_row: int, options: argparse.Namespace) -> None:
+        self._runner = runner
+        self._num_blocks = num_blocks_a_row
+        self._options = options
+        self._step = 0
+
+    def measure(self, size: int) -> tuple[float, float]:
+        """Milliseconds for all prompts, and for a decode step in the middle (median)."""
+        self._runner.forget()
+        prompt_len = self._options.prompt_len
+        began = time.perf_counter()
+        at_once = max(1, _BUDGET // prompt_len)
+        for first in range(0, size, at_once):
+            rows = list(range(first, min(first + at_once, size)))
+            self._execute(rows, [0] * len(rows), [prompt_len] * len(rows), new=True)
+        prefill_ms = (time.perf_counter() - began) * 1e3
+        times = []
+        for position in range(prompt_len, prompt_len + self._options.output_len - 1):
+            began = time.perf_counter()
+            self._execute(list(range(size)), [position] * size, [1] * size, new=False)
+            times.append((time.perf_counter() - began) * 1e3)
+        return prefill_ms, sorted(times)[len(times) // 2]
+
+    def _execute(self, rows: list[int], start: list[int], count: list[int], *, new: bool) -> None:
+        self._step += 1
+        self._runner.execute(
+            StepPlan(
+                incarnation=1,
+                worker=1,
+                step=self._step,
+                released=b"",
+                new=tuple(self._new_row(row) for row in rows) if new else (),
+                append_row=b"",
+                append_group=b"",
+                append_block=b"",
+                row=pack_i32(rows),
+                start=pack_i32(start),
+                num_tokens=pack_i32(count),
+                samples=pack_i32([1] * len(rows)),
+            )
+        )
+
+    def _new_row(self, row: int) -> NewRow:
+        blocks = range(row * self._num_blocks, (row + 1) * self._num_blocks)
+        prompt = [
+            (row * 7919 + i * 104729) % self._runner.vocab_size for i in range(self._options.prompt_len)
+        ]
+        params = SamplingParams(temperature=self._options.temperature, top_p=self._options.top_p)
+        return NewRow(row, pack_i32(prompt), len(prompt), params, row, 0, (pack_i32(blocks),))
+
+
+def _transformers(options: argparse.Namespace) -> float:
+    """Tokens a second of `generate` at batch 1, with the same sampling."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(options.model, dtype=getattr(torch, options.dtype)).eval()
+    prompt = torch.arange(options.prompt_len).unsqueeze(0) + 100
+    arguments = {
+        "do_sample": options.temperature > 0,
+        "top_k": 0,
+        "min_new_tokens": options.output_len,
+        "max_new_tokens": options.output_len,
+        "attention_mask": torch.ones_like(prompt),
+        "pad_token_id": 0,
+    }
+    rates = []
+    for _ in range(3):
+        began = time.perf_counter()
+        model.generate(prompt, **arguments)
+        rates.append(options.output_len / (time.perf_counter() - began))
+    return sorted(rates)[1]
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""What the shared decoder needs to know of a model, and how it is read from config.json."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...protocol.errors import ModelError
+from .rope import RopeConfig, read_rope
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """Sizes and traits of a decoder-only transformer."""
+
+    architecture: str
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    norm_eps: float
+    tied_head: bool
+    rope: RopeConfig
+    dtype: str | None  # as config.json says, None when it does not
+    initializer_range: float
+    qkv_bias: bool = False
+    o_bias: bool = False
+    mlp_bias: bool = False
+    qk_norm: bool = False
+
+    @property
+    def q_size(self) -> int:
+        return self.num_heads * self.head_dim
+
+    @property
+    def kv_size(self) -> int:
+        return self.num_kv_heads * self.head_dim
+
+
+def read_common(config: Json, **traits: bool) -> ModelConfig:
+    """Read the fields that all Llama-like models share. Raises ModelError that names a wrong one."""
+    if "quantization_config" in config:
+        method = config["quantization_config"].get("quant_method", "unknown")
+        raise ModelError(f"config.json: weights quantized with {method!r} are not supported")
+    _only(config, "hidden_act", "silu")
+    num_heads = _size(config, "num_attention_heads")
+    num_kv_heads = _size(config, "num_key_value_heads", num_heads)
+    hidden_size = _size(config, "hidden_size")
+    if num_heads % num_kv_heads:
+        raise ModelError(
+            f"config.json: num_attention_heads ({num_heads}) must be a multiple of "
+            f"num_key_value_heads ({num_kv_heads})"
+        )
+    head_dim = _size(config, "head_dim", hidden_size // num_heads)
+    dtype = config.get("dtype") or config.get("torch_dtype")
+    return ModelConfig(
+        architecture=config["architectures"][0],
+        vocab_size=_size(config, "vocab_size"),
+        hidden_size=hidden_size,
+        intermediate_size=_size(config, "intermediate_size"),
+        num_layers=_size(config, "num_hidden_layers"),
+        num_heads=num_heads,
+        num_kv_heads=num_kv_heads,
+        head_dim=head_dim,
+        norm_eps=float(config.get("rms_norm_eps", 1e-6)),
+        tied_head=bool(config.get("tie_word_embeddings", False)),
+        rope=read_rope(config, head_dim),
+        dtype=None if dtype is None else str(dtype).removeprefix("torch."),
+        initializer_range=float(config.get("initializer_range", 0.02)),
+        **traits,
+    )
+
+
+def refuse_sliding_window(config: Json, *, switch: str | None = None) -> None:
+    """Raise ModelError when some layer attends to a window only."""
+    on = config.get(switch, False) if switch else True
+    if on and config.get("sliding_window"):
+        raise ModelError("config.json: sliding_window attention is not supported")
+
+
+def _size(config: Json, name: str, default: int | None = None) -> int:
+    value = config.get(name)
+    if value is None:
+        value = default
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ModelError(f"config.json: {name} must be a positive integer, got {value!r}")
+    return value
+
+
+def _only(config: Json, name: str, supported: str) -> None:
+    value = config.get(name, supported)
+    if value != supported:
+        raise ModelError(f"config.json: {name} {value!r} is not supported, only {supported!r}")

@@ -1,0 +1,66 @@
+"""The building blocks of decoders, on whichever device the operators run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from .parameters import Parameters
+
+
+class Ops(Protocol):
+    """The operators a device brings. Shapes and formulas are those of `octavo.kernels.reference`."""
+
+    def pack_linear(self, weight: Tensor) -> Any:
+        """A weight [out, in] in the form that `linear` reads fastest."""
+
+    def linear(self, x: Tensor, packed: Any, bias: Tensor | None) -> Tensor:
+        """`x W^T + b`, [num_tokens, out]."""
+
+    def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor: ...
+
+    def add_rms_norm(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> Tensor: ...
+
+    def silu_mul(self, x: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionSpec:
+    """What one attention layer is, for the device's attention."""
+
+    layer: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    scale: float
+    norm_eps: float
+    q_norm: Tensor | None = None  # [head_dim], applied to each query head before the rotation
+    k_norm: Tensor | None = None
+
+
+class Attend(Protocol):
+    """A step's attention: rotates, writes keys and values to the cache and attends."""
+
+    def __call__(self, spec: AttentionSpec, qkv: Tensor) -> Tensor:
+        """[num_tokens, q_size] from the fused projection [num_tokens, q_size + 2 * kv_size], overwritten."""
+
+
+class Linear:
+    """A projection made of one or several named parts that read the same input."""
+
+    def __init__(
+        self, params: Parameters, parts: Sequence[tuple[str, int]], in_features: int, *, bias: bool
+    ) -> None:
+        self._weight: object = params.matrix([(f"{name}.weight", rows) for name, rows in parts], in_features)
+        self._bias = params.matrix([(f"{name}.bias", rows) for name, rows in parts]) if bias else None
+        self._ops: Ops
+
+    def finish(self, ops: Ops) -> None:
+        """Bring the loaded weight into the device's form."""
+        assert isinstance(self._weight, Tensor)
+        self._weight = ops.pack_linear(self._weight)
+        self._ops = ops
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self._ops.linear(x, self._weight, self._bias)

@@ -1,0 +1,34 @@
+"""The tensors a model has, by the names they have in a checkpoint.
+
+A model asks for its weights while it is built; several named tensors may be parts of one, so that a loader
+streams each to where it belongs and nothing is merged afterwards.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+class Parameters:
+    """Uninitialized weights, and where each named tensor of a checkpoint goes."""
+
+    def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
+        self.dtype = dtype
+        self.device = device
+        self.slots: dict[str, Tensor] = {}
+
+    def vector(self, name: str, size: int) -> Tensor:
+        """A [size] tensor."""
+        return self.matrix([(name, size)])
+
+    def matrix(self, parts: Sequence[tuple[str, int]], width: int | None = None) -> Tensor:
+        """A [sum of rows, width] tensor made of named parts one above the other; a vector without `width`."""
+        num_rows = sum(rows for _, rows in parts)
+        shape = (num_rows,) if width is None else (num_rows, width)
+        whole = torch.empty(shape, dtype=self.dtype, device=self.device)
+        start = 0
+        for name, rows in parts:
+            self.slots[name] = whole[start : start + rows]
+            start += rows
+        return whole

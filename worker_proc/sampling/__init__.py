@@ -1,0 +1,5 @@
+"""From logits to tokens for permanent rows: parameters kept by row, rules applied only where they are on."""
+
+from .sampler import Drawn, Sampler
+
+__all__ = ["Drawn", "Sampler"]

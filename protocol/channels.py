@@ -10,8 +10,8 @@ import zmq
 from .codec import MAX_FRAME
 
 COPY_BELOW = 64 << 10  # bytes; handing a smaller frame to ZeroMQ without a copy costs more than the copy
-_HEARTBEAT_MS = 1000
-_DEAD_AFTER_MS = 5000
+HEARTBEAT_MS = 1000
+DEAD_AFTER_MS = 5000
 _QUEUE = 1000  # messages a peer may lag behind
 
 
@@ -31,9 +31,9 @@ def _configure(socket: "zmq.Socket[bytes]") -> None:
 
 
 def _heartbeat(socket: "zmq.Socket[bytes]") -> None:
-    socket.setsockopt(zmq.HEARTBEAT_IVL, _HEARTBEAT_MS)
-    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, _DEAD_AFTER_MS)
-    socket.setsockopt(zmq.HEARTBEAT_TTL, _DEAD_AFTER_MS)
+    socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
+    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, DEAD_AFTER_MS)
+    socket.setsockopt(zmq.HEARTBEAT_TTL, DEAD_AFTER_MS)
 
 
 def bind_router(context: "zmq.Context[zmq.Socket[bytes]]", *endpoints: str) -> "zmq.Socket[bytes]":

@@ -21,7 +21,7 @@ class Decoder(Generic[T]):
     """Decodes the frames of one direction of one wire."""
 
     def __init__(self, union: object) -> None:
-        self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(union)  # type: ignore[arg-type]
+        self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(union)
 
     def decode(self, frame: bytes | memoryview) -> T:
         """The message in `frame`. Raises ProtocolError for anything else."""

@@ -16,7 +16,7 @@ class ModelLimits(Record, frozen=True):
 class KVGroup(Record, frozen=True):
     """Layers that share a block table: same KV shape, same window."""
 
-    num_blocks: int
+    num_blocks: int  # in the pool
     block_size: int  # tokens a block
     window: int = 0  # sliding window in tokens, 0 for full attention
 
@@ -24,17 +24,17 @@ class KVGroup(Record, frozen=True):
 class WorkerHello(Message, frozen=True):
     """First message of a worker, sent before anything heavy is loaded."""
 
-    fingerprint: str
-    incarnation: int
+    fingerprint: str  # schema of the sender, see codec.FINGERPRINT
+    incarnation: int  # of this worker; repeated in all it says
     group: int  # worker group, 0 ..
     rank: int  # tensor parallel rank within the group
-    pid: int
+    pid: int  # of its process
 
 
 class WorkerProgress(Message, frozen=True):
     """A worker that is not ready yet says what it does; at least every 2 s while loading."""
 
-    incarnation: int
+    incarnation: int  # of the worker
     phase: str  # "import", "weights", "kernels", ...
     fraction: float  # of the phase, 0 .. 1
 
@@ -42,25 +42,25 @@ class WorkerProgress(Message, frozen=True):
 class Phase(Record, frozen=True):
     """One timed phase of a worker's start."""
 
-    name: str
-    seconds: float
+    name: str  # see WorkerProgress
+    seconds: float  # it took
 
 
 class WorkerReady(Message, frozen=True):
     """The worker can execute plans."""
 
-    incarnation: int
-    kv_groups: tuple[KVGroup, ...]
+    incarnation: int  # of the worker
+    kv_groups: tuple[KVGroup, ...]  # what its KV cache is made of
     max_num_seqs: int  # rows
     max_num_batched_tokens: int  # most tokens in a step
-    vocab_size: int
+    vocab_size: int  # rows of the embedding
     phases: tuple[Phase, ...]  # of the start, in order; they sum to the total
 
 
 class WorkerFailed(Message, frozen=True):
     """The worker ends: a start that failed, or a fault it cannot go on from."""
 
-    incarnation: int
+    incarnation: int  # of the worker
     kind: str  # class name in protocol.errors
     message: str  # one line
 

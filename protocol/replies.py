@@ -10,14 +10,14 @@ class Welcome(Message, frozen=True):
     incarnation: int  # of this scheduler; a new value means that it knows none of the client's requests
     limits: ModelLimits  # what a request must obey
     ready: bool  # see Status
-    reason: str
+    reason: str  # see Status
 
 
 class Status(Message, frozen=True):
     """Whether a generation could run now. Sent when it changes, and in answer to `Alive`."""
 
-    incarnation: int
-    ready: bool
+    incarnation: int  # of this scheduler, see Welcome
+    ready: bool  # a generation could run now
     reason: str  # why not ready, for people: "loading weights 40%", "worker 0 restarting"
     fatal: bool = False  # it will not become ready again
 
@@ -25,8 +25,8 @@ class Status(Message, frozen=True):
 class Accepted(Message, frozen=True):
     """The request is in the queue. Before it every failure is a plain status, after it an error frame."""
 
-    request: int
-    attempt: int
+    request: int  # client's number of it
+    attempt: int  # that this answers
     position: int  # requests ahead of it in the queue
     forecast_ms: float  # expected wait until its first step, -1 when unknown
 
@@ -34,10 +34,10 @@ class Accepted(Message, frozen=True):
 class Rejected(Message, frozen=True):
     """The request was refused and is forgotten."""
 
-    request: int
-    attempt: int
+    request: int  # client's number of it
+    attempt: int  # that this answers
     kind: str  # class name in protocol.errors
-    message: str
+    message: str  # one line, for people
     param: str = ""  # field at fault, if one is
     retry_after: float = 0.0  # seconds, 0 when trying again does not help
 
@@ -56,7 +56,7 @@ class Fault(Record, frozen=True):
 
     index: int  # position in the columns of the `Deltas`
     kind: str  # class name in protocol.errors
-    message: str
+    message: str  # one line, for people
 
 
 class LogprobColumns(Record, frozen=True):
@@ -75,17 +75,17 @@ class LogprobColumns(Record, frozen=True):
 class Deltas(Message, frozen=True):
     """New tokens and ends of one client's choices: one message a client a step. Columns are equally long."""
 
-    request: bytes  # int64 column
-    attempt: bytes  # int32 column
-    choice: bytes  # int32 column
+    request: bytes  # int64 column: client's numbers
+    attempt: bytes  # int32 column: deltas of an attempt that is not the latest are to be dropped
+    choice: bytes  # int32 column: 0 .. n-1
     start: bytes  # int32 column: index of the choice's first output token in this message
     count: bytes  # int32 column: how many of `tokens` belong to this entry
     finish: bytes  # int32 column: ids.FinishReason
     stop_token: bytes  # int32 column: the stop_token_id that ended the choice, -1 for none or eos
-    tokens: bytes  # int32 column, flat
-    starts: tuple[Start, ...] = ()
-    faults: tuple[Fault, ...] = ()
-    logprobs: LogprobColumns | None = None
+    tokens: bytes  # int32 column: the output tokens of all entries, one entry behind the other
+    starts: tuple[Start, ...] = ()  # for entries that hold a choice's first token
+    faults: tuple[Fault, ...] = ()  # for entries that end with an error or a timeout
+    logprobs: LogprobColumns | None = None  # in the order of `tokens`; absent when none was asked for
 
 
 class EngineStats(Record, frozen=True):
@@ -108,8 +108,8 @@ class EngineStats(Record, frozen=True):
 class Snapshot(Message, frozen=True):
     """Answer to `Query` without a name."""
 
-    token: int
-    stats: EngineStats
+    token: int  # of the query
+    stats: EngineStats  # at this moment
 
 
 class StoryEntry(Record, frozen=True):
@@ -117,15 +117,15 @@ class StoryEntry(Record, frozen=True):
 
     at_ms: float  # since the request arrived at the scheduler
     what: str  # "queued", "waits", "step", "preempted", "finished", ...
-    detail: str
+    detail: str  # numbers and reasons, for people
 
 
 class Story(Message, frozen=True):
     """Answer to `Query` with a name; no entries when the request is unknown or long gone."""
 
-    token: int
-    name: str
-    entries: tuple[StoryEntry, ...]
+    token: int  # of the query
+    name: str  # of the query
+    entries: tuple[StoryEntry, ...]  # in the order they happened
 
 
 SchedulerReply = Welcome | Status | Accepted | Rejected | Deltas | Snapshot | Story

@@ -11,7 +11,7 @@ from .sampling import SamplingParams
 class ClientHello(Message, frozen=True):
     """First message of a client, and again after it met a new scheduler. Answered by `Welcome`."""
 
-    fingerprint: str  # schema of the sender, see codec.FINGERPRINT
+    fingerprint: str  # schema of the sender, the fingerprint of this page; empty from a foreign client
     name: str  # for logs, such as "frontend-0"
 
 
@@ -22,7 +22,7 @@ class Submit(Message, frozen=True):
     attempt: int  # 0 first; a resubmission counts up; the highest wins and older deltas are dropped
     name: str  # request id for people; at most 256 characters
     prompt: bytes  # int32 column: token ids of the prompt, at least one
-    params: SamplingParams
+    params: SamplingParams  # how tokens are chosen, and what ends a choice
     seed: int  # 64-bit seed of all draws; params.seed or drawn by the client
     priority: int = 0  # lower runs earlier, under the order `priority`
     age_ms: float = 0.0  # time since the request arrived at the client
@@ -36,13 +36,13 @@ class Submit(Message, frozen=True):
 class Abort(Message, frozen=True):
     """End a request; its blocks are free when the scheduler has read this. Unknown requests are ignored."""
 
-    request: int
+    request: int  # client's number of it
 
 
 class Finish(Message, frozen=True):
     """The client found a stop string: the choice is done, tokens past `num_output` are discarded."""
 
-    request: int
+    request: int  # client's number of it
     choice: int  # 0 .. n-1
     num_output: int  # output tokens that belong to the answer
 

@@ -76,11 +76,11 @@ class SamplingParams(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_un
     logprobs: int | None = None  # how many most likely tokens to report beside the chosen one
     detokenize: bool = True  # False: outputs hold token ids and an empty text
     skip_special_tokens: bool = True  # leave special tokens out of the text
-    spaces_between_special_tokens: bool = True
-    include_stop_str_in_output: bool = False
+    spaces_between_special_tokens: bool = True  # in the text, when they are not skipped
+    include_stop_str_in_output: bool = False  # the text ends with the stop string, not before it
     temperature_last: bool = False  # apply the temperature behind min_p, top_k and top_p
     output_kind: RequestOutputKind | None = None  # None: DELTA with stream=True, else CUMULATIVE
-    stream: bool = False
+    stream: bool = False  # outputs come as they are generated
     timeout: float | None = None  # seconds from arrival to the end; then RequestTimeoutError
 
     def __post_init__(self) -> None:

@@ -17,7 +17,7 @@ class NewRow(Record, frozen=True):
     row: int  # 0 .. max_num_seqs-1, free until now
     tokens: bytes  # int32 column
     prompt_len: int  # how many of `tokens` are prompt
-    params: SamplingParams
+    params: SamplingParams  # how its tokens are chosen
     seed: int  # 64-bit
     choice: int  # draws are a function of (seed, choice, absolute position)
     blocks: tuple[bytes, ...]  # int32 column for each KV group: block ids from position 0 on
@@ -31,7 +31,7 @@ class StepPlan(Message, frozen=True):
     worker: int  # incarnation of the worker this is meant for
     step: int  # counts up by one from 1 for each scheduler incarnation
     released: bytes  # int32 column: rows that are free now
-    new: tuple[NewRow, ...]
+    new: tuple[NewRow, ...]  # rows that are taken now
     append_row: bytes  # int32 column: one entry for each block added to a row's table
     append_group: bytes  # int32 column: KV group of that block
     append_block: bytes  # int32 column: its id; it goes behind the row's last block of that group
@@ -44,21 +44,21 @@ class StepPlan(Message, frozen=True):
 class RowError(Record, frozen=True):
     """One row failed; the others of the step did not."""
 
-    row: int
-    message: str
+    row: int  # its row
+    message: str  # one line, for people
 
 
 class StepResult(Message, frozen=True):
     """What a step drew. `row` and `token` have one entry for each row that sampled, in the plan's order."""
 
     incarnation: int  # of the worker
-    step: int
+    step: int  # of the plan that this answers
     row: bytes  # int32 column
     token: bytes  # int32 column
     device_ms: float  # time on the device
     host_ms: float  # time from taking the plan to having the result
     logprobs: LogprobColumns | None = None  # in the order of `token`
-    errors: tuple[RowError, ...] = ()
+    errors: tuple[RowError, ...] = ()  # rows that drew nothing because they failed
 
 
 WorkerMessage = WorkerHello | WorkerProgress | WorkerReady | WorkerFailed | StepResult

@@ -24,6 +24,7 @@ class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 2048
     enable_prefix_caching: bool = True
+    scheduling_policy: str = "fcfs"  # or "priority"
     max_queued_requests: int = 0  # 0: no bound
     max_queued_tokens: int = 0  # prompt tokens; 0: no bound
     request_timeout: float = 0.0  # seconds; 0: none

@@ -1,0 +1,125 @@
+"""A plan in the making: rows are added to it, then it becomes a message and a step in flight."""
+
+import numpy as np
+
+from ...protocol.steps import NewRow, StepPlan
+from ..core.request import Choice
+from ..memory.kv_group import HOLE
+from .rows import Int32s, Ints
+from .worker import Step, Worker
+
+
+class Draft:
+    """What the next plan for a worker will hold. `budget` is how many tokens may still be added."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self.budget = worker.budget
+        self._new: list[NewRow] = []
+        self._append: tuple[list[int], list[int], list[int]] = ([], [], [])  # row, KV group, block
+        self._decodes: Ints = np.zeros(0, np.int64)
+        self._chunks: list[tuple[int, int, int, int]] = []  # row, start, number of tokens, samples
+
+    @property
+    def empty(self) -> bool:
+        return not len(self._decodes) and not self._chunks
+
+    def grow(self, row: int, length: int) -> None:
+        """Let a row that the worker knows hold `length` tokens; the blocks must be free."""
+        for index, group in enumerate(self._worker.memory.groups):
+            for block in group.grow(row, length):
+                for column, value in zip(self._append, (row, index, block), strict=True):
+                    column.append(value)
+
+    def decode(self, rows: Ints) -> None:
+        """Each of these rows [n] computes its one token and draws the next. Their blocks are there."""
+        self._decodes = rows
+        self.budget -= len(rows)
+        self._worker.rows.num_computed[rows] += 1
+        self._worker.rows.length[rows] += 1
+
+    def chunk(self, row: int, count: int) -> None:
+        """A row computes `count` more of its known tokens. Its blocks are there."""
+        rows = self._worker.rows
+        start = int(rows.num_computed[row])
+        samples = int(start + count == rows.length[row])
+        self._chunks.append((row, start, count, samples))
+        self.budget -= count
+        rows.num_computed[row] += count
+        rows.length[row] += samples
+
+    def add(self, choice: Choice) -> None:
+        """The worker learns of a row. Its first blocks are there."""
+        request, row = choice.request, choice.row
+        # A hole is never read, but every id that a worker sees is a block's.
+        blocks = tuple(
+            _bytes([0 if block == HOLE else block for block in group.tables[row]])
+            for group in self._worker.memory.groups
+        )
+        self._new.append(
+            NewRow(
+                row=row,
+                tokens=choice.token_bytes(0, choice.num_known),
+                prompt_len=request.prompt_len,
+                params=request.params,
+                seed=request.seed,
+                choice=choice.index,
+                blocks=blocks,
+                bad_words=request.bad_words,
+            )
+        )
+
+    def seal(self, incarnation: int, now: float) -> tuple[StepPlan, Step]:
+        """The plan and its step; from now on the step is in flight."""
+        worker = self._worker
+        worker.last_step += 1
+        rows, start, count, samples = self._columns()
+        sampled = np.flatnonzero(samples)
+        worker.rows.last_step[rows] = worker.last_step
+        step = Step(
+            number=worker.last_step,
+            sent=now,
+            rows=rows,
+            tenancy=worker.rows.tenancy[rows],
+            end=start + count,
+            sampled=sampled,
+            sampled_rows=rows[sampled].astype(np.int32).tobytes(),
+            chunk_rows=tuple(chunk[0] for chunk in self._chunks),
+        )
+        worker.flight.append(step)
+        append_row, append_group, append_block = (_bytes(column) for column in self._append)
+        plan = StepPlan(
+            incarnation=incarnation + worker.session,
+            worker=-1,
+            step=worker.last_step,
+            released=_bytes(worker.released),
+            new=tuple(self._new),
+            append_row=append_row,
+            append_group=append_group,
+            append_block=append_block,
+            row=_bytes(rows),
+            start=_bytes(start),
+            num_tokens=_bytes(count),
+            samples=samples.tobytes(),
+        )
+        worker.released = []
+        return plan, step
+
+    def _columns(self) -> tuple[Ints, Ints, Ints, Int32s]:
+        decodes = self._decodes
+        start = self._worker.rows.num_computed[decodes] - 1
+        if not self._chunks:
+            size = len(decodes)
+            return decodes, start, np.ones(size, np.int64), np.ones(size, np.int32)
+        chunks = np.array(self._chunks, np.int64)
+        ones = np.ones(len(decodes), np.int64)
+        return (
+            np.concatenate([decodes, chunks[:, 0]]),
+            np.concatenate([start, chunks[:, 1]]),
+            np.concatenate([ones, chunks[:, 2]]),
+            np.concatenate([ones, chunks[:, 3]]).astype(np.int32),
+        )
+
+
+def _bytes(values: "Ints | list[int]") -> bytes:
+    return np.asarray(values, np.int32).tobytes()

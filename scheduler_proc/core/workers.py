@@ -1,0 +1,116 @@
+"""What workers say: their lives begin and end, they become ready, they return results."""
+
+import logging
+
+from ...protocol.codec import FINGERPRINT
+from ...protocol.errors import ProtocolError
+from ...protocol.lifecycle import Stop, WorkerFailed, WorkerHello, WorkerProgress, WorkerReady
+from ...protocol.steps import StepPlan, StepResult, WorkerMessage
+from ..batching.planner import Planner
+from ..batching.results import ResultReader
+from ..batching.worker import Rank, Worker
+from .commands import SendWorker
+from .doors import recheck
+from .ends import requeue
+from .state import SchedulerState
+
+
+def on_message(state: SchedulerState, index: int, number: int, message: WorkerMessage, now: float) -> None:
+    """Act on a message of rank `number` of worker `index`."""
+    if not (0 <= index < len(state.workers) and 0 <= number < len(state.workers[index].ranks)):
+        state.warn(f"dropped a message of rank {number} of worker {index}, which does not exist")
+        return
+    worker = state.workers[index]
+    rank = worker.ranks[number]
+    if isinstance(message, WorkerHello):
+        _hello(state, worker, rank, message, now)
+        return
+    if message.incarnation != rank.incarnation:
+        return
+    match message:
+        case StepResult():
+            if number == 0 and worker.ready:
+                _result(state, worker, message, now)
+        case WorkerProgress():
+            if not worker.ready:
+                worker.condition = f"worker {index}: {message.phase} {message.fraction:.0%}"
+        case WorkerReady():
+            _ready(state, worker, rank, message, now)
+        case WorkerFailed():
+            rank.incarnation, rank.ready = -1, False
+            reason = f"worker {index} failed: {message.kind}: {message.message}"
+            state.log(logging.ERROR, reason)
+            requeue(state, worker, reason, now)
+
+
+def _hello(state: SchedulerState, worker: Worker, rank: Rank, hello: WorkerHello, now: float) -> None:
+    if hello.fingerprint != FINGERPRINT:
+        reason = f"worker {worker.index} speaks schema {hello.fingerprint!r}, this scheduler {FINGERPRINT!r}"
+        state.log(logging.ERROR, reason)
+        requeue(state, worker, reason, now)
+        rank.incarnation, rank.ready = -1, False
+        return
+    # The same life greets again after its connection broke: what was under way between us may be lost.
+    rank.incarnation, rank.ready = hello.incarnation, False
+    requeue(state, worker, f"worker {worker.index} is starting", now)
+
+
+def _ready(state: SchedulerState, worker: Worker, rank: Rank, ready: WorkerReady, now: float) -> None:
+    rank.ready = True
+    if worker.ready or not all(other.ready for other in worker.ranks):
+        return
+    config = state.config
+    rows = min(ready.max_num_seqs, config.max_num_seqs)
+    budget = min(ready.max_num_batched_tokens, config.max_num_batched_tokens)
+    worker.open(ready.kv_groups, rows, budget, caching=config.enable_prefix_caching)
+    took = ", ".join(f"{phase.name} {phase.seconds:.2f} s" for phase in ready.phases)
+    sizes = ", ".join(f"{group.num_blocks} blocks of {group.block_size}" for group in ready.kv_groups)
+    state.log(
+        logging.INFO, f"worker {worker.index} is ready: {rows} rows, {budget} tokens a step, {sizes}; {took}"
+    )
+    recheck(state, now)
+
+
+def _result(state: SchedulerState, worker: Worker, result: StepResult, now: float) -> None:
+    try:
+        ResultReader(state, worker, now).apply(result)
+    except ProtocolError as error:
+        # Its rows and ours have parted. A fresh life of it starts from what clients already have.
+        reason = f"worker {worker.index} is told to stop: {error}"
+        state.log(logging.ERROR, reason)
+        requeue(state, worker, reason, now)
+        for number, rank in enumerate(worker.ranks):
+            rank.incarnation, rank.ready = -1, False
+            state.out.append(SendWorker(worker.index, number, Stop()))
+
+
+def on_gone(state: SchedulerState, index: int, number: int, now: float) -> None:
+    """A rank cannot be reached."""
+    worker = state.workers[index]
+    worker.ranks[number] = Rank()
+    requeue(state, worker, f"worker {index} is gone", now)
+
+
+def plan_steps(state: SchedulerState, now: float) -> None:
+    """Send each worker the plans it may have in flight."""
+    for worker in state.workers:
+        while (plan := Planner(state, worker, now).plan()) is not None:
+            for number, rank in enumerate(worker.ranks):
+                state.out.append(SendWorker(worker.index, number, _addressed(plan, rank.incarnation)))
+
+
+def _addressed(plan: StepPlan, incarnation: int) -> StepPlan:
+    return StepPlan(
+        incarnation=plan.incarnation,
+        worker=incarnation,
+        step=plan.step,
+        released=plan.released,
+        new=plan.new,
+        append_row=plan.append_row,
+        append_group=plan.append_group,
+        append_block=plan.append_block,
+        row=plan.row,
+        start=plan.start,
+        num_tokens=plan.num_tokens,
+        samples=plan.samples,
+    )

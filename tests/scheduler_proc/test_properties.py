@@ -1,4 +1,4 @@
-"""Random histories: arrivals, aborts, deadlines, stop strings, worker restarts, tiny pools, n > 1, two groups."""
+"""Random histories: arrivals, aborts, deadlines, stop strings, restarts, tiny pools, n > 1, two KV groups."""
 
 from random import Random
 

@@ -8,11 +8,11 @@ from octavo.protocol.codec import FINGERPRINT
 from octavo.protocol.columns import pack_i32, unpack_i32, unpack_i64
 from octavo.protocol.config import SchedulerConfig
 from octavo.protocol.ids import FinishReason
-from octavo.protocol.lifecycle import KVGroup, WorkerHello, WorkerReady
+from octavo.protocol.lifecycle import KVGroup, Stop, WorkerHello, WorkerReady
 from octavo.protocol.replies import Accepted, Deltas, Fault, Rejected, SchedulerReply, Start, Status
 from octavo.protocol.requests import Abort, ClientMessage, Finish, Submit
 from octavo.protocol.sampling import SamplingParams
-from octavo.protocol.steps import StepPlan, Stop, WorkerMessage
+from octavo.protocol.steps import StepPlan, WorkerMessage
 from octavo.scheduler_proc.core.commands import Command, SendClient, SendWorker
 from octavo.scheduler_proc.core.events import ClientGone, Event, FromClient, FromWorker, Turn, WorkerGone
 from octavo.scheduler_proc.core.scheduler import Scheduler

@@ -1,0 +1,113 @@
+"""Engine arguments: the names are vLLM's where vLLM has the argument."""
+
+import dataclasses
+from dataclasses import dataclass
+
+from ...protocol.errors import UsageError
+
+DEVICES = ("auto", "cpu", "cuda", "sim")
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+LOAD_FORMATS = ("auto", "safetensors", "dummy")
+ORDERS = ("fcfs", "priority")
+
+# field: (lowest, highest); None is allowed where it is the default.
+_RANGES: dict[str, tuple[float, float]] = {
+    "max_model_len": (1, 2**31 - 1),
+    "max_num_seqs": (1, 8192),
+    "max_num_batched_tokens": (1, 2**20),
+    "gpu_memory_utilization": (0.01, 1.0),
+    "tensor_parallel_size": (1, 1),
+    "block_size": (1, 1024),
+    "num_gpu_blocks_override": (1, 2**31 - 1),
+    "kv_cache_memory_bytes": (1, 2**48),
+    "cpu_threads": (1, 4096),
+    "request_timeout": (0, 1e9),
+    "max_queued_requests": (0, 2**31 - 1),
+    "max_queued_tokens": (0, 2**31 - 1),
+    "max_restarts": (0, 1000),
+}
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "device": DEVICES,
+    "dtype": DTYPES,
+    "load_format": LOAD_FORMATS,
+    "quantization": ("", "fp8"),
+    "scheduling_policy": ORDERS,
+}
+
+
+@dataclass(kw_only=True)
+class EngineArgs:
+    """How an engine is built. None means: measured or taken from the model.
+
+    Raises UsageError that names the argument and the allowed values.
+    """
+
+    model: str  # a local folder, a hub name, or "demo"
+    tokenizer: str | None = None  # a local folder; None: the model's
+    served_model_name: str | None = None
+    device: str = "auto"
+    dtype: str = "auto"  # "auto" follows the checkpoint
+    seed: int = 0  # of dummy weights
+    load_format: str = "auto"
+    quantization: str = ""
+    max_model_len: int | None = None
+    max_num_seqs: int = 256
+    max_num_batched_tokens: int = 2048
+    enable_prefix_caching: bool = True
+    block_size: int | None = None
+    num_gpu_blocks_override: int | None = None
+    gpu_memory_utilization: float = 0.9
+    kv_cache_memory_bytes: int | None = None  # on the CPU; None: 512 MiB
+    tensor_parallel_size: int = 1
+    enforce_eager: bool = False
+    batch_invariant: bool = False
+    cpu_threads: int | None = None  # None: all cores
+    request_timeout: float = 0.0  # seconds; 0: none
+    max_queued_requests: int = 0  # 0: no bound
+    max_queued_tokens: int = 0  # 0: no bound
+    scheduling_policy: str = "fcfs"
+    max_restarts: int = 0
+    trust_remote_code: bool = False  # code from a model folder is never run
+    disable_log_stats: bool = False
+    journal: str = ""  # file that the scheduler writes its events to
+    sim: str = ""  # options of the simulated device, "key=value,..."
+    log_level: str = "WARNING"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.model, str) or not self.model:
+            raise UsageError(
+                f"model must be a folder, a hub name or 'demo', got {self.model!r}", param="model"
+            )
+        for name, (low, high) in _RANGES.items():
+            _check_range(name, getattr(self, name), low, high)
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                allowed = ", ".join(repr(choice) for choice in choices)
+                raise UsageError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}", param=name)
+        if self.trust_remote_code:
+            raise UsageError(
+                "trust_remote_code is not supported: Octavo runs no code of a model",
+                param="trust_remote_code",
+            )
+
+
+class AsyncEngineArgs(EngineArgs):
+    """The same arguments, under the name that programs for `AsyncLLMEngine` use."""
+
+
+def engine_args(model: str, **arguments: object) -> EngineArgs:
+    """EngineArgs from keyword arguments. Raises UsageError for a name that does not exist."""
+    known = {field.name for field in dataclasses.fields(EngineArgs)}
+    unknown = sorted(set(arguments) - known)
+    if unknown:
+        raise UsageError(
+            f"unknown engine argument {unknown[0]!r}; known are {', '.join(sorted(known))}", param=unknown[0]
+        )
+    return EngineArgs(model=model, **arguments)  # type: ignore[arg-type]
+
+
+def _check_range(name: str, value: object, low: float, high: float) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise UsageError(f"{name} must be a number in [{low:g}, {high:g}], got {value!r}", param=name)

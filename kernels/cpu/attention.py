@@ -22,12 +22,12 @@ class DecodeBatch(NamedTuple):
 
     queries: Tensor | None
     """[B] int64, where each row's query stands among the tokens; None when they are all tokens in order."""
-    slots: Tensor
-    """[B * L] int64."""
+    slots: Tensor | slice
+    """[B * L] int64, or a slice where a single row's blocks lie one behind the other."""
     length: int
     """L."""
     mask: Tensor | None
-    """[B, 1, 1, L] bool, false past a row's end."""
+    """[B, 1, 1, L] of the keys' dtype, -inf past a row's end."""
 
 
 class PromptChunk(NamedTuple):
@@ -58,6 +58,7 @@ def plan_attention(
     slots: Tensor,
     *,
     block_size: int,
+    dtype: torch.dtype,
     window: int = 0,
 ) -> AttentionPlan:
     """Plan a step of R rows.
@@ -68,6 +69,7 @@ def plan_attention(
         num_tokens: [R], at least 1.
         seq_lens: [R], context lengths including this step's tokens.
         slots: [num_tokens] int64, where the step's keys and values go.
+        dtype: of keys and values.
         window: a query at position p sees only positions above p - window; 0 is off.
     """
     singles = [row for row, count in enumerate(num_tokens) if count == 1]
@@ -79,7 +81,7 @@ def plan_attention(
         queries = (
             None if only_decodes and len(batch) == len(singles) else torch.tensor([first[r] for r in batch])
         )
-        decodes.append(_plan_decodes(block_tables[index], lengths, queries, block_size, window))
+        decodes.append(_plan_decodes(block_tables[index], lengths, queries, block_size, dtype, window))
     prompts: list[PromptChunk] = []
     for row, count in enumerate(num_tokens):
         if count > 1:
@@ -112,7 +114,8 @@ def attend(q: Tensor, kv: Tensor, cache: Tensor, plan: AttentionPlan, scale: flo
 
 def _attend_decodes(q: Tensor, cache: Tensor, batch: DecodeBatch, scale: float) -> Tensor:
     num_rows, num_kv_heads, head_dim = q.shape[0], cache.shape[2], cache.shape[3]
-    seen = cache.index_select(0, batch.slots).view(num_rows, batch.length, 2, num_kv_heads, head_dim)
+    seen = cache[batch.slots] if isinstance(batch.slots, slice) else cache.index_select(0, batch.slots)
+    seen = seen.view(num_rows, batch.length, 2, num_kv_heads, head_dim)
     keys, values = seen.permute(2, 0, 3, 1, 4).unbind(0)
     # The query heads that share a key head stand where the operator expects query positions.
     queries = q.view(num_rows, num_kv_heads, -1, head_dim)
@@ -151,18 +154,28 @@ def _batches(rows: list[int], seq_lens: list[int]) -> list[list[int]]:
 
 
 def _plan_decodes(
-    tables: Tensor, seq_lens: Tensor, queries: Tensor | None, block_size: int, window: int
+    tables: Tensor,
+    seq_lens: Tensor,
+    queries: Tensor | None,
+    block_size: int,
+    dtype: torch.dtype,
+    window: int,
 ) -> DecodeBatch:
     begin = (seq_lens - window).clamp_(min=0) if window else torch.zeros_like(seq_lens)
     visible = seq_lens - begin
     index = torch.arange(int(visible.max())).unsqueeze(0)
     # Repeating the last slot keeps stale slots, which may hold NaN, out of the masked positions.
     positions = torch.minimum(begin.unsqueeze(1) + index, seq_lens.unsqueeze(1) - 1)
-    mask = index < visible.unsqueeze(1)
     slots = _slots_of(tables, positions, block_size)
-    return DecodeBatch(
-        queries, slots.view(-1), slots.shape[1], None if bool(mask.all()) else mask[:, None, None, :]
-    )
+    length = slots.shape[1]
+    if len(slots) == 1 and bool((slots.diff() == 1).all()):
+        start = int(slots[0, 0])
+        return DecodeBatch(queries, slice(start, start + length), length, None)
+    mask = None
+    if int(visible.min()) < length:
+        hidden = (index >= visible.unsqueeze(1))[:, None, None, :]
+        mask = torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, float("-inf"))
+    return DecodeBatch(queries, slots.view(-1), length, mask)
 
 
 def _plan_prompt(first: int, num_queries: int, context: Tensor, window: int) -> list[PromptChunk]:

@@ -1,4 +1,6 @@
-"""RMSNorm in six operator calls."""
+"""RMSNorm in seven operator calls."""
+
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -13,10 +15,18 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
         weight: [hidden].
     """
     wide = x.to(torch.float32)
-    scale = vector_norm(wide, 2, -1, True).square_().mul_(1 / x.shape[-1]).add_(eps).rsqrt_()
-    return (wide * scale).mul_(weight).to(x.dtype)
+    norm = vector_norm(wide, 2, -1, True)
+    scale = torch.addcmul(_scalar(eps), norm, norm, value=1 / x.shape[-1]).rsqrt_()
+    if wide is x:
+        return (wide * scale).mul_(weight)
+    return wide.mul_(scale).mul_(weight).to(x.dtype)
 
 
 def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> Tensor:
     """Adds `x` to `residual` in place and returns the norm of the sum."""
     return rms_norm(residual.add_(x), weight, eps)
+
+
+@lru_cache
+def _scalar(value: float) -> Tensor:
+    return torch.tensor(value)

@@ -27,6 +27,6 @@ def apply_rope(x: Tensor, rows: RopeRows) -> None:
     """
     rot_dim = rows.cos.shape[-1]
     rotated = x if rot_dim == x.shape[-1] else x[..., :rot_dim]
-    wide = rotated.to(torch.float32)
-    swapped = wide.roll(rot_dim // 2, -1)
-    rotated.copy_(torch.addcmul(wide * rows.cos, swapped, rows.sin))
+    swapped = rotated.roll(rot_dim // 2, -1)
+    # Products with the float32 table are float32, and only the sum is rounded to the heads' dtype.
+    rotated.copy_(torch.addcmul(rotated * rows.cos, swapped, rows.sin))

@@ -85,13 +85,15 @@ STEPS = {
 @pytest.mark.parametrize("window", [0, 20])
 @pytest.mark.parametrize("heads", [(4, 2), (3, 3), (6, 1)])
 @pytest.mark.parametrize("name", STEPS)
-def test_attend(name: str, heads: tuple[int, int], window: int, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("shuffled", [True, False])
+def test_attend(name: str, heads: tuple[int, int], window: int, dtype: torch.dtype, shuffled: bool) -> None:
     num_heads, num_kv_heads = heads
     dim, block_size, num_blocks = 24, 16, 400
     rows = STEPS[name]
     seq_lens, counts = [length for length, _ in rows], [count for _, count in rows]
     first = [sum(counts[:row]) for row in range(len(rows))]
     order = torch.randperm(num_blocks, generator=torch.Generator().manual_seed(1)).int()
+    order = order if shuffled else order.sort().values
     tables = (
         order[: len(rows) * 100].view(len(rows), -1) if len(rows) <= 4 else order.view(-1, 80)[: len(rows)]
     )
@@ -107,7 +109,7 @@ def test_attend(name: str, heads: tuple[int, int], window: int, dtype: torch.dty
     every = fused.view(sum(counts), -1, dim)
     q, kv = every[:, :num_heads], every[:, num_heads:].view(-1, 2, num_kv_heads, dim)
     plan = cpu.plan_attention(
-        tables, first, counts, seq_lens, new_slots, block_size=block_size, window=window
+        tables, first, counts, seq_lens, new_slots, block_size=block_size, dtype=dtype, window=window
     )
     found = cpu.attend(q, kv, cache, plan, 0.2)
     assert torch.equal(cache[new_slots], kv)

@@ -35,6 +35,7 @@ class CpuAttention:
             (inputs.start + inputs.num_tokens).tolist(),
             torch.from_numpy(inputs.slots[0]),
             block_size=self.groups[0].block_size,
+            dtype=self._caches[0].dtype,
             window=self.groups[0].window,
         )
         return StepAttention(

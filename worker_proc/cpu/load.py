@@ -15,6 +15,7 @@ from ..models.parameters import Parameters
 from ..phases import StartPhases
 from ..weights import checkpoint_dtype, fill_dummy, load_weights, read_header, weight_files
 from .attention import CpuAttention, size_kv_group
+from .memory import keep_freed_memory
 from .runner import CpuRunner
 
 _log = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ def load_cpu(config: WorkerConfig, phases: StartPhases) -> CpuRunner:
     """Load the model of a folder. Raises a StartupError that names what is wrong."""
     torch.set_num_threads(config.cpu_threads or len(os.sched_getaffinity(0)))
     torch.set_flush_denormal(True)
+    keep_freed_memory()
     model_config = read_config(Path(config.model_path))
     if model_config.vocab_size != config.vocab_size:
         raise ModelError(

@@ -46,8 +46,12 @@ def bind_router(context: "zmq.Context[zmq.Socket[bytes]]", *endpoints: str) -> "
     _heartbeat(socket)
     socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
     socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
-    for endpoint in endpoints:
-        socket.bind(endpoint)
+    try:
+        for endpoint in endpoints:
+            socket.bind(endpoint)
+    except zmq.ZMQError:
+        socket.close()
+        raise
     return socket
 
 

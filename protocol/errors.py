@@ -20,7 +20,8 @@ OctavoError
     ├── UsageError                       exit 2
     ├── ModelError                       exit 3  model folder, config, tokenizer or weights
     ├── PortInUseError                   exit 4
-    └── OutOfMemoryError                 exit 5
+    ├── OutOfMemoryError                 exit 5
+    └── ProcessDiedError                 exit 6  a process of the server ended and was not restarted
 
 A `kind` is the class's name on the wire.
 """
@@ -136,6 +137,10 @@ class PortInUseError(StartupError):
 
 class OutOfMemoryError(StartupError):
     exit_status = 5
+
+
+class ProcessDiedError(StartupError):
+    exit_status = 6
 
 
 def _tree(root: type[OctavoError]) -> dict[str, type[OctavoError]]:

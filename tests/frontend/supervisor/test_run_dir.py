@@ -29,7 +29,7 @@ def abandon(run_dir: RunDir) -> None:
 
 
 def bind(run_dir: RunDir) -> None:
-    """Bind a socket in the directory as the scheduler does, and leave a socket's file as a killed one does."""
+    """Bind a socket in the directory as a scheduler does, and leave a file as a killed one does."""
     with zmq.Context() as context, context.socket(zmq.ROUTER) as router:
         router.bind(run_dir.endpoint("clients"))
     with socket.socket(socket.AF_UNIX) as leftover:

@@ -12,10 +12,12 @@ class StopSignal:
         self.serving = False
         self.readable, self._wake = socket.socketpair()  # `readable` ends a poll that a signal must interrupt
         self._wake.setblocking(False)
+        # Written where the signal arrives: a handler in Python never runs when the signal comes right before
+        # the main thread blocks in a poll.
+        signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, self._on_signal)
 
     def _on_signal(self, _signal: int, _frame: FrameType | None) -> None:
         if not self.serving:
             raise SystemExit(0)
-        self._wake.send(b"s")

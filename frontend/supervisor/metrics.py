@@ -7,4 +7,4 @@ def mark_dead(metrics: Path, pid: int) -> None:
     """Drop the gauges that process `pid` left in the metrics directory."""
     from prometheus_client.multiprocess import mark_process_dead  # slow to load, and rarely needed
 
-    mark_process_dead(pid, str(metrics))
+    mark_process_dead(pid, str(metrics))  # type: ignore[no-untyped-call]

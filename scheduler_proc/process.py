@@ -64,8 +64,8 @@ def _stop_on_sigterm() -> socket.socket:
     readable, writable = socket.socketpair()
     writable.setblocking(False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # The wakeup descriptor is written where the signal arrives. A handler in Python runs later, and never when
-    # the signal comes right before the main thread blocks in a poll.
+    # The wakeup descriptor is written where the signal arrives. A handler in Python runs later, and never
+    # when the signal comes right before the main thread blocks in a poll.
     signal.set_wakeup_fd(writable.detach(), warn_on_full_buffer=False)  # open for the life of the process
     signal.signal(signal.SIGTERM, lambda _signal, _frame: None)
     return readable

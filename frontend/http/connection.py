@@ -1,0 +1,32 @@
+"""The HTTP protocol of uvicorn, with what ASGI has no word for: ending the connection with an answer."""
+
+from starlette.types import Scope
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+_CYCLE = "octavo.cycle"
+
+
+class Protocol(HttpToolsProtocol):
+    """Puts the request's cycle into its scope."""
+
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        self.scope[_CYCLE] = self.cycle  # type: ignore[typeddict-unknown-key]
+
+
+def close_after(scope: Scope) -> None:
+    """Close the connection when the answer is complete."""
+    if (cycle := _cycle(scope)) is not None:
+        cycle.keep_alive = False
+
+
+def cut(scope: Scope) -> None:
+    """Close the connection now: a client of a chunked answer sees that its end is missing."""
+    if (cycle := _cycle(scope)) is not None:
+        cycle.disconnected = True  # what is still sent is dropped
+        cycle.transport.close()
+
+
+def _cycle(scope: Scope) -> RequestResponseCycle | None:
+    cycle = scope.get(_CYCLE)
+    return cycle if isinstance(cycle, RequestResponseCycle) else None

@@ -1,0 +1,49 @@
+"""What a request's choices gain adds up to: whole choices, and token counts."""
+
+import msgspec
+
+from ...engine.logprobs import TokenLogprobs
+from ...engine.stream import ChoiceUpdate
+
+# A piece of an answer: `index` is that of the choice in the answer. Only a choice's last chunk has a finish
+# reason.
+Chunk = ChoiceUpdate
+
+
+class Choice:
+    """The fold of a choice's chunks."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.finish_reason: str | None = None
+        self.stop_reason: int | str | None = None
+        self.logprobs: list[TokenLogprobs] = []
+        self._pieces: list[str] = []
+
+    @property
+    def text(self) -> str:
+        return "".join(self._pieces)
+
+    def add(self, chunk: Chunk) -> None:
+        """Take the choice's next chunk."""
+        self._pieces.append(chunk.text)
+        if chunk.logprobs:
+            self.logprobs += chunk.logprobs
+        if chunk.finish_reason is not None:
+            self.finish_reason = chunk.finish_reason
+            self.stop_reason = chunk.stop_reason
+
+
+class PromptDetails(msgspec.Struct):
+    """Where prompt tokens came from."""
+
+    cached_tokens: int
+
+
+class Usage(msgspec.Struct):
+    """Token counts of an answer, in OpenAI's form."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptDetails

@@ -1,0 +1,20 @@
+"""One prompt of a request, ready to be submitted."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ....protocol.sampling import SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Token ids and how to go on from them."""
+
+    name: str  # what logs and stories call it
+    prompt_ids: Sequence[int]
+    params: SamplingParams
+    arrived: float  # time.monotonic() when the request came in
+    priority: int = 0
+    user: str = ""
+    cache_salt: str = ""
+    echo: str = ""  # text that every choice begins with

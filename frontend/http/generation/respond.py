@@ -1,0 +1,87 @@
+"""The answer to a request for text: streamed, or folded into one body."""
+
+import logging
+from collections.abc import Sequence
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from ....protocol.errors import OctavoError
+from ..connection import close_after, cut
+from .chunks import Choice
+from .disconnect import watch_client
+from .format import Format
+from .run import Generation
+
+_log = logging.getLogger(__name__)
+
+
+class GenerationResponse(Response):
+    """Runs a generation and sends its chunks in a format.
+
+    Until the headers leave, which is when all prompts are in the queue, a failure is raised and becomes a
+    plain status.
+    """
+
+    def __init__(self, generation: Generation, form: Format, name: str, *, stream: bool) -> None:
+        """`name` is what logs call the request."""
+        super().__init__(media_type=form.media_type if stream else "application/json")
+        self._generation = generation
+        self._format = form
+        self._name = name
+        self._stream = stream
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with watch_client(receive, self._generation.abort):
+            await self._generation.start()
+            if self._stream:
+                await self._send_stream(scope, send)
+            else:
+                await self._send_whole(scope, receive, send)
+
+    async def _send_whole(self, scope: Scope, receive: Receive, send: Send) -> None:
+        choices = [Choice(index) for index in range(self._generation.num_choices)]
+        async for chunks in self._generation.chunks():
+            for chunk in chunks:
+                choices[chunk.index].add(chunk)
+        body = self._format.whole(choices, self._generation.usage())
+        await Response(body, media_type=self.media_type)(scope, receive, send)
+
+    async def _send_stream(self, scope: Scope, send: Send) -> None:
+        form, generation = self._format, self._generation
+        headers = [(b"content-type", form.media_type.encode()), *_STREAM_HEADERS]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        if opening := form.opening():
+            await _send_part(send, opening)
+        source = generation.chunks()
+        try:
+            async for chunks in source:
+                usage = generation.usage() if form.counts_every_chunk else None
+                await _send_part(send, b"".join([form.chunk(chunk, usage) for chunk in chunks]))
+        except Exception as error:
+            await self._send_failure(scope, send, error)
+            return
+        finally:
+            await source.aclose()
+        await _send_part(send, form.closing(generation.usage()), more=False)
+
+    async def _send_failure(self, scope: Scope, send: Send, error: Exception) -> None:
+        if isinstance(error, OctavoError):
+            _log.info("%s: the stream ends with %s: %s", self._name, error.kind, error.message)
+        else:
+            _log.error("%s: the stream ends with an error", self._name, exc_info=error)
+        if (ending := self._format.failure(error)) is None:
+            cut(scope)
+            return
+        close_after(scope)
+        await _send_part(send, ending, more=False)
+
+
+_STREAM_HEADERS: Sequence[tuple[bytes, bytes]] = (
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),  # proxies such as nginx pass each event on at once
+)
+
+
+async def _send_part(send: Send, part: bytes, *, more: bool = True) -> None:
+    await send({"type": "http.response.body", "body": part, "more_body": more})

@@ -1,0 +1,134 @@
+"""All prompts and choices of one HTTP request, as one sequence of chunks."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+from ....protocol.errors import RequestAbortedError
+from ...engine.async_client import AsyncClient
+from ...engine.stream import Stream
+from ..metrics.requests import RequestMetrics
+from .chunks import Chunk, PromptDetails, Usage
+from .job import Job
+from .progress import Progress
+
+Chunks = list[Chunk]
+_QUEUED = 256  # lists of chunks of all prompts together that wait for the client to read
+
+
+class Generation:
+    """Submits the jobs of a request and yields what their choices gain.
+
+    Choice c of job j has the index j * n + c in the answer. One failure ends all.
+    """
+
+    def __init__(self, engine: AsyncClient, jobs: Sequence[Job], metrics: RequestMetrics) -> None:
+        self._engine = engine
+        self._jobs = jobs
+        self._progress = [Progress(job, metrics) for job in jobs]
+        self._streams: list[Stream] = []
+        self._aborted = False
+
+    @property
+    def num_choices(self) -> int:
+        return sum(job.params.n for job in self._jobs)
+
+    def usage(self) -> Usage:
+        """The token counts so far."""
+        prompt = sum(len(job.prompt_ids) for job in self._jobs)
+        completion = sum(progress.num_tokens for progress in self._progress)
+        cached = sum(stream.num_cached for stream in self._streams)
+        return Usage(prompt, completion, prompt + completion, PromptDetails(cached))
+
+    async def start(self) -> None:
+        """Submit all jobs and wait until each is in the queue. Raises OctavoError; then none is left."""
+        try:
+            for job in self._jobs:
+                self._streams.append(self._submit(job))
+            for stream in self._streams:
+                await self._engine.accepted(stream)
+        except BaseException:
+            self.abort()
+            raise
+        if self._aborted:
+            raise RequestAbortedError("the client is gone")
+
+    def abort(self) -> None:
+        """End what still runs. May be called at any time, and again."""
+        self._aborted = True
+        for stream in self._streams:
+            if not stream.ended:
+                self._engine.abort(stream)
+
+    async def chunks(self) -> AsyncGenerator[Chunks, None]:
+        """What the choices gain as it comes, at least one chunk at a time.
+
+        Raises OctavoError when a job fails; the others end with it.
+        """
+        try:
+            if echoes := list(self._echoes()):
+                yield echoes
+            source = self._job_chunks(0) if len(self._jobs) == 1 else self._merged()
+            async with aclosing(source):
+                async for chunks in source:
+                    yield chunks
+        except BaseException as error:
+            for progress in self._progress:
+                progress.failed(error)
+            raise
+        finally:
+            self.abort()
+
+    def _submit(self, job: Job) -> Stream:
+        return self._engine.submit(
+            job.prompt_ids,
+            job.params,
+            name=job.name,
+            priority=job.priority,
+            user=job.user,
+            cache_salt=job.cache_salt,
+        )
+
+    def _echoes(self) -> Sequence[Chunk]:
+        return [
+            Chunk(index * job.params.n + choice, job.echo, (), None)
+            for index, job in enumerate(self._jobs)
+            for choice in range(job.params.n if job.echo else 0)
+        ]
+
+    async def _job_chunks(self, job: int) -> AsyncGenerator[Chunks, None]:
+        progress, stream = self._progress[job], self._streams[job]
+        first_index = job * self._jobs[job].params.n
+        async for chunks in self._engine.updates(stream):
+            progress.took(chunks, stream)
+            if first_index:
+                for chunk in chunks:
+                    chunk.index += first_index
+            yield chunks
+
+    async def _merged(self) -> AsyncGenerator[Chunks, None]:
+        queue: asyncio.Queue[Chunks | Exception | None] = asyncio.Queue(_QUEUED)
+
+        async def pump(job: int) -> None:
+            try:
+                async for chunks in self._job_chunks(job):
+                    await queue.put(chunks)
+            except Exception as error:
+                await queue.put(error)
+            else:
+                await queue.put(None)
+
+        pumps = [asyncio.create_task(pump(job)) for job in range(len(self._jobs))]
+        running = len(pumps)
+        try:
+            while running:
+                item = await queue.get()
+                if isinstance(item, Exception):
+                    raise item
+                if item is None:
+                    running -= 1
+                else:
+                    yield item
+        finally:
+            for task in pumps:
+                task.cancel()

@@ -1,0 +1,27 @@
+"""The body of /v1/completions."""
+
+from ....protocol.errors import UnsupportedError
+from ....protocol.sampling import SamplingParams
+from .prompts import PromptField
+from .sampling import GenerationRequest
+
+_DEFAULT_MAX_TOKENS = 16
+
+
+class CompletionRequest(GenerationRequest, kw_only=True):
+    """A text, or several, to go on with."""
+
+    prompt: PromptField
+    echo: bool | None = None  # answer with the prompt in front
+    logprobs: int | None = None  # how many alternatives to report beside each token
+    best_of: int | None = None
+
+    def params(self, timeout: float) -> SamplingParams:
+        """The sampling parameters of each prompt. Raises InvalidRequestError."""
+        self.check_stream_options()
+        if self.echo and self.logprobs is not None:
+            raise UnsupportedError("echo cannot be used together with logprobs", param="echo")
+        if self.best_of not in (None, self.n or 1):
+            raise UnsupportedError("best_of must be absent or equal to n", param="best_of")
+        max_tokens = _DEFAULT_MAX_TOKENS if self.max_tokens is None else self.max_tokens
+        return self.sampling_params(max_tokens=max_tokens, logprobs=self.logprobs, timeout=timeout)

@@ -1,0 +1,68 @@
+"""Errors as clients see them: one shape, one table from exceptions to statuses (the exception tree's own)."""
+
+import math
+from http import HTTPStatus
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ....protocol.errors import OctavoError
+
+
+class ErrorDetail(msgspec.Struct):
+    """What went wrong."""
+
+    message: str
+    type: str
+    param: str | None = None  # field at fault, if one is
+    code: str | None = None
+
+
+class ErrorBody(msgspec.Struct):
+    """Body of every answer that is an error."""
+
+    error: ErrorDetail
+
+
+def error_body(error: Exception) -> bytes:
+    """The JSON of an error. An exception that is not ours tells nothing of its inside."""
+    if isinstance(error, OctavoError):
+        detail = ErrorDetail(error.message, error.type, error.param, error.code)
+    else:
+        detail = ErrorDetail("internal error", OctavoError.type)
+    return msgspec.json.encode(ErrorBody(detail))
+
+
+def error_response(error: Exception) -> Response:
+    """The answer to a request that failed before its answer began."""
+    status = error.status if isinstance(error, OctavoError) else OctavoError.status
+    headers = {}
+    if isinstance(error, OctavoError) and error.retry_after:
+        headers["retry-after"] = str(max(1, math.ceil(error.retry_after)))
+    if status == HTTPStatus.UNAUTHORIZED:
+        headers["www-authenticate"] = "Bearer"
+    return Response(error_body(error), status, headers, media_type="application/json")
+
+
+async def octavo_error(request: Request, error: Exception) -> Response:
+    """Handler of our own exceptions."""
+    return error_response(error)
+
+
+async def http_error(request: Request, error: Exception) -> Response:
+    """Handler of the framework's: no such path, or not with this method."""
+    assert isinstance(error, HTTPException)
+    messages = {
+        404: f"there is nothing at {request.url.path}",
+        405: f"{request.url.path} does not take {request.method}",
+    }
+    message = messages.get(error.status_code, error.detail)
+    detail = ErrorDetail(message, "invalid_request_error", code=_code(error.status_code))
+    body = msgspec.json.encode(ErrorBody(detail))
+    return Response(body, error.status_code, error.headers, media_type="application/json")
+
+
+def _code(status: int) -> str:
+    return HTTPStatus(status).phrase.lower().replace(" ", "_")

@@ -14,7 +14,9 @@ async def read_json_body(request: Request, limit: int) -> bytes:
     declared = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     # Only a declared JSON body keeps browsers from sending requests on behalf of any page they show.
     if declared != "application/json" and not declared.endswith("+json"):
-        raise ContentTypeError(f"send the body as application/json, not as {declared or 'nothing in particular'}")
+        raise ContentTypeError(
+            f"send the body as application/json, not as {declared or 'nothing in particular'}"
+        )
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > limit:
         raise _too_large(limit)

@@ -11,7 +11,7 @@ class Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
-        self.scope[_CYCLE] = self.cycle  # type: ignore[typeddict-unknown-key]
+        self.scope[_CYCLE] = self.cycle  # type: ignore[literal-required]
 
 
 def close_after(scope: Scope) -> None:

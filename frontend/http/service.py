@@ -84,6 +84,12 @@ class Service:
             raise EngineUnavailableError(self.engine.core.reason, retry_after=_RETRY_AFTER)
         return limits
 
+    @property
+    def max_model_len(self) -> int | None:
+        """Tokens of prompt and output together; None as long as nobody has said so."""
+        limits = self._engine.core.limits if self._engine is not None else None
+        return self.config.max_model_len or None if limits is None else limits.max_model_len
+
     def served_name(self, asked: str | None) -> str:
         """The name under which a request is answered: the one it asked for, or the first one served.
 

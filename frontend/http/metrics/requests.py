@@ -10,7 +10,31 @@ from .pending import PendingHistogram
 
 _log = logging.getLogger(__name__)
 
-_MILLISECONDS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 75, 100, 150, 250, 500, 1000, 2500, 5000)
+_MILLISECONDS = (
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    8,
+    10,
+    12,
+    15,
+    20,
+    25,
+    30,
+    40,
+    50,
+    75,
+    100,
+    150,
+    250,
+    500,
+    1000,
+    2500,
+    5000,
+)
 _LATENCY = tuple(value / 1e3 for value in _MILLISECONDS)
 _WAITS = (*_LATENCY, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 _TOKENS = tuple(2.0**power for power in range(21))
@@ -47,9 +71,7 @@ class RequestMetrics:
             "Between tokens of a choice. Rising: batches are larger, or long prompts disturb decoding.",
             _LATENCY,
         )
-        self._e2e = histogram(
-            "e2e_request_latency_seconds", "From a request's arrival to its end.", _WAITS
-        )
+        self._e2e = histogram("e2e_request_latency_seconds", "From a request's arrival to its end.", _WAITS)
         self._queue = histogram(
             "request_queue_time_seconds",
             "From a request's arrival at the scheduler to its first step. Rising: load is over capacity.",

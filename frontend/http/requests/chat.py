@@ -68,7 +68,9 @@ class ChatRequest(GenerationRequest, kw_only=True):
     top_logprobs: int | None = None  # how many alternatives to report beside each token
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
-    chat_template: str | None = None  # name of one of the model's templates; a source needs the server's trust
+    chat_template: str | None = (
+        None  # name of one of the model's templates; a source needs the server's trust
+    )
     chat_template_kwargs: dict[str, Json] | None = None  # variables for the template
     documents: list[Json] | None = None
 

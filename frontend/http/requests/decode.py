@@ -1,7 +1,7 @@
 """Bodies to structs. Whatever is wrong with a body is an InvalidRequestError that names the field."""
 
 import re
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 import msgspec
 
@@ -26,13 +26,14 @@ class BodyDecoder(Generic[T]):
     def __init__(self, schema: type[T], endpoint: Endpoint, *, ignore_unknown_fields: bool) -> None:
         own = {field.name for field in msgspec.structs.fields(schema)}
         listed = {*IGNORED[endpoint], *UNSUPPORTED[endpoint]} - own
-        self.accepted: type[T] = msgspec.defstruct(
+        accepted = msgspec.defstruct(
             schema.__name__,
             [(name, msgspec.Raw, _NOTHING) for name in sorted(listed)],
             bases=(schema,),
             kw_only=True,
             forbid_unknown_fields=not ignore_unknown_fields,
         )
+        self.accepted = cast(type[T], accepted)
         self._unsupported = {k: v for k, v in UNSUPPORTED[endpoint].items() if k in listed}
         self._decoder = msgspec.json.Decoder(self.accepted)
 

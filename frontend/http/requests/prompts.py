@@ -16,7 +16,11 @@ _SCHEMA = {
         {"type": "string"},
         {"type": "array", "items": {"type": "string"}, "minItems": 1},
         {"type": "array", "items": {"type": "integer"}, "minItems": 1},
-        {"type": "array", "items": {"type": "array", "items": {"type": "integer"}, "minItems": 1}, "minItems": 1},
+        {
+            "type": "array",
+            "items": {"type": "array", "items": {"type": "integer"}, "minItems": 1},
+            "minItems": 1,
+        },
     ]
 }
 

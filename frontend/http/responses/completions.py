@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ...engine.logprobs import TokenLogprobs
 from ...text import Tokenizer
 from ..generation.chunks import Choice, Chunk, Usage
 from ..requests.sampling import StreamOptions

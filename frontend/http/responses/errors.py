@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ....protocol.errors import OctavoError
+from ....protocol.errors import InvalidRequestError, OctavoError
 
 
 class ErrorDetail(msgspec.Struct):
@@ -54,15 +54,12 @@ async def octavo_error(request: Request, error: Exception) -> Response:
 async def http_error(request: Request, error: Exception) -> Response:
     """Handler of the framework's: no such path, or not with this method."""
     assert isinstance(error, HTTPException)
-    messages = {
-        404: f"there is nothing at {request.url.path}",
-        405: f"{request.url.path} does not take {request.method}",
-    }
-    message = messages.get(error.status_code, error.detail)
-    detail = ErrorDetail(message, "invalid_request_error", code=_code(error.status_code))
+    phrase = HTTPStatus(error.status_code).phrase
+    message = error.detail
+    if message == phrase and error.status_code == HTTPStatus.NOT_FOUND:
+        message = f"there is nothing at {request.url.path}"
+    elif message == phrase and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        message = f"{request.url.path} does not take {request.method}"
+    detail = ErrorDetail(message, InvalidRequestError.type, code=phrase.lower().replace(" ", "_"))
     body = msgspec.json.encode(ErrorBody(detail))
     return Response(body, error.status_code, error.headers, media_type="application/json")
-
-
-def _code(status: int) -> str:
-    return HTTPStatus(status).phrase.lower().replace(" ", "_")

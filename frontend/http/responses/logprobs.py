@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from ...text import Tokenizer
 from ...engine.logprobs import TokenLogprobs
+from ...text import Tokenizer
 
 _LEAST = -9999.0  # stands for minus infinity, which JSON does not have
 

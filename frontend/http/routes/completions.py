@@ -13,7 +13,7 @@ from ..requests.fields import Endpoint
 from ..requests.prompts import Prompt, parse_prompts
 from ..responses.completions import CompletionFormat
 from ..service import Service
-from .intake import Intake, make_jobs
+from .intake import Intake, check_ids, make_jobs
 
 
 class Completions:
@@ -48,4 +48,7 @@ class Completions:
         return GenerationResponse(generation, form, name, stream=bool(body.stream))
 
     async def _text_of(self, prompt: Prompt) -> str:
-        return prompt if isinstance(prompt, str) else await self._service.text.decode(prompt)
+        if isinstance(prompt, str):
+            return prompt
+        check_ids(self._service.text, "prompt", prompt)
+        return await self._service.text.decode(prompt)

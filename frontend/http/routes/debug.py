@@ -1,9 +1,9 @@
 """/debug/requests/{id}: what happened to a request, in words."""
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from ....protocol.errors import InvalidRequestError
 from ....protocol.replies import StoryEntry
 from ..service import Service
 
@@ -21,11 +21,7 @@ class Debug:
         for name in _names(asked):
             if entries := await self._service.engine.story(name):
                 return PlainTextResponse("".join(f"{_line(entry)}\n" for entry in entries))
-        raise UnknownRequestError(f"no request {asked!r} is remembered", param="name")
-
-
-class UnknownRequestError(InvalidRequestError):
-    status = 404
+        raise HTTPException(404, f"no request {asked!r} is remembered")
 
 
 def _names(asked: str) -> list[str]:

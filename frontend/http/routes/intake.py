@@ -6,7 +6,9 @@ from typing import Generic, TypeVar
 import msgspec
 from starlette.requests import Request
 
+from ....protocol.errors import InvalidRequestError
 from ....protocol.sampling import SamplingParams
+from ....protocol.validation import check_prompt
 from ..body import read_json_body
 from ..generation.job import Job
 from ..middleware.access import arrival, name_request, request_name, usable_name
@@ -14,6 +16,7 @@ from ..requests.decode import BodyDecoder
 from ..requests.fields import Endpoint
 from ..requests.sampling import GenerationRequest
 from ..service import Service
+from ..text_service import TextService
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -32,6 +35,14 @@ class Intake(Generic[T]):
         return self.decoder.decode(await read_json_body(request, self._service.config.max_body_bytes))
 
 
+def check_ids(text: TextService, name: str, ids: Sequence[int]) -> None:
+    """Raises InvalidRequestError for ids that the model does not have."""
+    highest = text.tokenizer.vocab_size - 1
+    wrong = next((token for token in ids if not 0 <= token <= highest), None)
+    if wrong is not None:
+        raise InvalidRequestError(f"{name} must hold token ids in [0, {highest}], got {wrong}", param=name)
+
+
 def make_jobs(
     service: Service,
     request: Request,
@@ -40,17 +51,25 @@ def make_jobs(
     params: SamplingParams,
     echoes: Sequence[str] = (),
 ) -> list[Job]:
-    """A job for each prompt; `echoes` are the texts that their choices begin with."""
+    """A job for each prompt; `echoes` are the texts that their choices begin with.
+
+    Raises InvalidRequestError for a prompt that is too long or empty.
+    """
     if (given := usable_name(body.request_id)) is not None:
         name_request(request.scope, given)
     name = request_name(request.scope)
     keep = body.truncate_prompt_tokens
     if keep is not None and keep < 1:
         keep = max(1, service.limits.max_model_len - (params.max_tokens or 1))
+    if keep is not None:
+        prompts = [prompt[-keep:] for prompt in prompts]
+    for prompt in prompts:
+        # Known before millions of ids are looked at: the check of the ids themselves comes with submission.
+        check_prompt(service.limits, len(prompt), 0, 0)
     return [
         Job(
             name=name if len(prompts) == 1 else f"{name}-{index}",
-            prompt_ids=prompt if keep is None else prompt[-keep:],
+            prompt_ids=prompt,
             params=params,
             arrived=arrival(request.scope),
             priority=body.priority or 0,

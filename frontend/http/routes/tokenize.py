@@ -8,7 +8,7 @@ from ..requests.fields import Endpoint
 from ..requests.tokenize import DetokenizeRequest, TokenizeRequest
 from ..service import Service
 from .chat import template_options
-from .intake import Intake
+from .intake import Intake, check_ids
 from .json_response import json_response
 
 
@@ -71,4 +71,5 @@ class Detokenize:
     async def post(self, request: Request) -> Response:
         body = await self.intake.body(request)
         self._service.served_name(body.model)
-        return json_response(Detokenized(await self._service.text.decode(body.checked_tokens())))
+        check_ids(self._service.text, "tokens", body.tokens)
+        return json_response(Detokenized(await self._service.text.decode(body.tokens)))

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import signal
 import time
 from pathlib import Path
@@ -19,29 +18,44 @@ _log = logging.getLogger(__name__)
 _LOOK_EVERY = 0.05  # seconds between looks at what still runs while draining
 
 
-async def run_frontend(config: FrontendConfig) -> None:
-    """Serve until SIGTERM, then let running requests end. Raises StartupError when a part cannot be loaded.
+async def run_frontend(config: FrontendConfig, metrics_dir: Path | None) -> None:
+    """Serve until SIGTERM. Raises StartupError when a part cannot be loaded."""
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    await Frontend(config, metrics_dir).run(stop)
+
+
+class Frontend:
+    """The server and what it serves. Make and run it on one loop.
 
     Connections are accepted at once; until tokenizer and engine are there the answer is 503.
     """
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    service = Service(config, metrics_dir=_metrics_dir())
-    server = Server(build_app(service))
-    serving = asyncio.create_task(server.serve(open_sockets(config)))
-    watching = asyncio.create_task(watch_loop(service.metrics))
-    loading = asyncio.create_task(_load(service))
-    stopping = asyncio.create_task(stop.wait())
-    try:
-        await _first_of(stopping, serving, loading)
-        await _first_of(stopping, serving)
-        await _drain(service, config.shutdown_timeout)
-    finally:
-        service.close()
-        server.should_exit = True
-        for task in (watching, loading, stopping):
-            task.cancel()
-        await serving
+
+    def __init__(self, config: FrontendConfig, metrics_dir: Path | None) -> None:
+        """`metrics_dir` holds the metrics files of all processes; without one this process shows its own."""
+        self.service = Service(config, metrics_dir=metrics_dir)
+        self._server = Server(build_app(self.service))
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set, then let running requests end.
+
+        Raises StartupError when a part cannot be loaded.
+        """
+        service, server = self.service, self._server
+        serving = asyncio.create_task(server.serve(open_sockets(service.config)))
+        watching = asyncio.create_task(watch_loop(service.metrics))
+        loading = asyncio.create_task(_load(service))
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            await _first_of(stopping, serving, loading)
+            await _first_of(stopping, serving)
+            await _drain(service)
+        finally:
+            service.close()
+            server.should_exit = True
+            for task in (watching, loading, stopping):
+                task.cancel()
+            await serving
 
 
 async def _load(service: Service) -> None:
@@ -51,24 +65,19 @@ async def _load(service: Service) -> None:
     service.attach(text, engine)
 
 
-async def _first_of(*tasks: "asyncio.Task[object]") -> None:
+async def _first_of(*tasks: "asyncio.Task[None] | asyncio.Task[bool]") -> None:
     """Wait for the first of the tasks to end; raises what it raised."""
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in done:
         task.result()
 
 
-async def _drain(service: Service, timeout: float) -> None:
-    """Refuse new requests and wait for the running ones; those that take longer end with an error."""
+async def _drain(service: Service) -> None:
+    """Refuse new requests and wait for the running ones, as long as they have time and an engine."""
     service.draining = True
+    timeout = service.config.shutdown_timeout
     deadline = time.monotonic() + timeout
-    while service.open_requests and time.monotonic() < deadline:
+    while service.open_requests and service.engine_ready and time.monotonic() < deadline:
         await asyncio.sleep(_LOOK_EVERY)
     if service.open_requests:
-        _log.warning("%d requests did not end within %g s", service.open_requests, timeout)
-
-
-def _metrics_dir() -> Path | None:
-    """Where the parent wants the metrics files, as prometheus_client was told."""
-    folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
-    return None if folder is None else Path(folder)
+        _log.warning("%d requests end unfinished", service.open_requests)

@@ -45,7 +45,7 @@ def main(argv: list[str]) -> int:
         gc.freeze()
         gc.set_threshold(_GC_THRESHOLD)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(run_frontend(config))
+            runner.run(run_frontend(config, Path(config.run_dir) / "metrics"))
     except Exception as error:
         return _report(path, error)
     return 0

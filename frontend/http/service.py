@@ -54,8 +54,13 @@ class Service:
             return "the server is shutting down"
         if self._text is None or self._engine is None:
             return _STARTING
-        core = self._engine.core
-        return None if core.ready and core.limits is not None else core.reason
+        return None if self.engine_ready else self._engine.core.reason
+
+    @property
+    def engine_ready(self) -> bool:
+        """Whether the engine could run a generation, whatever this process is about to do."""
+        core = self._engine.core if self._engine is not None else None
+        return core is not None and core.ready and core.limits is not None
 
     def check_ready(self) -> None:
         """Raises EngineUnavailableError when no generation could run now."""

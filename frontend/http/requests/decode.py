@@ -13,7 +13,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 # msgspec ends its messages with where: " - at `$.stop[0]`", " - at `key` in `$.logit_bias`".
 _PLACE = re.compile(r" - at (?:`key` in )?`\$\.?(?P<path>[^`]*)`$")
 _FIELD = re.compile(r"(?:unknown|missing required) field `(?P<name>[^`]*)`")
-_NOTHING = msgspec.Raw(b"null")
+_ABSENT = msgspec.Raw()
 
 
 class BodyDecoder(Generic[T]):
@@ -28,7 +28,7 @@ class BodyDecoder(Generic[T]):
         listed = {*IGNORED[endpoint], *UNSUPPORTED[endpoint]} - own
         accepted = msgspec.defstruct(
             schema.__name__,
-            [(name, msgspec.Raw, _NOTHING) for name in sorted(listed)],
+            [(name, msgspec.Raw, msgspec.field(default_factory=msgspec.Raw)) for name in sorted(listed)],
             bases=(schema,),
             kw_only=True,
             forbid_unknown_fields=not ignore_unknown_fields,
@@ -61,7 +61,7 @@ def decode_json(raw: msgspec.Raw) -> object:
 
 
 def _refuse_feature(name: str, raw: msgspec.Raw, harmless: tuple[object, ...]) -> None:
-    if raw == _NOTHING or (value := decode_json(raw)) is None or value in harmless:
+    if raw == _ABSENT or (value := decode_json(raw)) is None or value in harmless:
         return
     raise UnsupportedError(f"{name} is not supported by this server", param=name)
 

@@ -8,18 +8,18 @@ from .prompts import Prompt, PromptField, parse_prompts
 from .sampling import GenerationRequest
 
 _DEFAULT_MAX_TOKENS = 16
-_ABSENT = msgspec.Raw(b"null")
+_ABSENT = (msgspec.Raw(), msgspec.Raw(b"null"))
 
 
 class GenerateRequest(GenerationRequest, kw_only=True):
     """A prompt as text or as token ids, and sampling parameters."""
 
-    prompt: PromptField = _ABSENT
+    prompt: PromptField = msgspec.field(default_factory=msgspec.Raw)
     prompt_token_ids: list[int] | None = None
 
     def prompts(self) -> list[Prompt]:
         """What to go on with. Raises InvalidRequestError unless there is one kind of prompt."""
-        if (self.prompt == _ABSENT) == (self.prompt_token_ids is None):
+        if (self.prompt in _ABSENT) == (self.prompt_token_ids is None):
             raise InvalidRequestError("give either prompt or prompt_token_ids", param="prompt")
         if self.prompt_token_ids is not None:
             if not self.prompt_token_ids:

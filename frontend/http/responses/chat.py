@@ -11,11 +11,11 @@ from .events import EventFormat, finish_fields, json_text, json_value
 from .logprobs import ChatLogprobs, LogprobWriter
 
 
-class AnswerMessage(msgspec.Struct):
+class AnswerMessage(msgspec.Struct, kw_only=True):
     """What the model says."""
 
-    content: str
     role: str = "assistant"
+    content: str
     refusal: None = None
 
 
@@ -29,15 +29,15 @@ class ChatChoice(msgspec.Struct):
     stop_reason: int | str | None = None  # the stop token or stop string that ended the answer
 
 
-class ChatCompletion(msgspec.Struct):
+class ChatCompletion(msgspec.Struct, kw_only=True):
     """The answer as a whole."""
 
     id: str
+    object: str = "chat.completion"
     created: int  # seconds since the epoch
     model: str
     choices: list[ChatChoice]
     usage: Usage
-    object: str = "chat.completion"
 
 
 class ChatFormat(EventFormat):
@@ -104,7 +104,7 @@ class ChatFormat(EventFormat):
             choices=[
                 ChatChoice(
                     choice.index,
-                    AnswerMessage(choice.text),
+                    AnswerMessage(content=choice.text),
                     self._writer.chat(choice.logprobs) if self._with_logprobs else None,
                     choice.finish_reason,
                     choice.stop_reason,

@@ -22,15 +22,15 @@ class CompletionChoice(msgspec.Struct):
     stop_reason: int | str | None = None  # the stop token or stop string that ended the text
 
 
-class Completion(msgspec.Struct):
+class Completion(msgspec.Struct, kw_only=True):
     """The answer as a whole."""
 
     id: str
+    object: str = "text_completion"
     created: int  # seconds since the epoch
     model: str
     choices: list[CompletionChoice]
     usage: Usage
-    object: str = "text_completion"
 
 
 class CompletionFormat(EventFormat):

@@ -8,21 +8,21 @@ from ..service import Service
 from .json_response import json_response
 
 
-class ModelCard(msgspec.Struct):
+class ModelCard(msgspec.Struct, kw_only=True):
     """A name under which the model is served."""
 
     id: str
+    object: str = "model"
     created: int  # seconds since the epoch
     max_model_len: int | None  # tokens of prompt and output; None before the scheduler is known
-    object: str = "model"
     owned_by: str = "octavo"
 
 
-class ModelList(msgspec.Struct):
+class ModelList(msgspec.Struct, kw_only=True):
     """All names."""
 
-    data: list[ModelCard]
     object: str = "list"
+    data: list[ModelCard]
 
 
 class Models:
@@ -32,10 +32,11 @@ class Models:
         self._service = service
 
     async def list(self, request: Request) -> Response:
-        return json_response(ModelList([self._card(name) for name in self._service.config.served_names]))
+        names = self._service.config.served_names
+        return json_response(ModelList(data=[self._card(name) for name in names]))
 
     async def one(self, request: Request) -> Response:
         return json_response(self._card(self._service.served_name(request.path_params["model"])))
 
     def _card(self, name: str) -> ModelCard:
-        return ModelCard(name, self._service.started, self._service.max_model_len)
+        return ModelCard(id=name, created=self._service.started, max_model_len=self._service.max_model_len)

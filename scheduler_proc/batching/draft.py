@@ -74,7 +74,7 @@ class Draft:
         worker = self._worker
         worker.last_step += 1
         rows, start, count, samples = self._columns()
-        sampled = np.flatnonzero(samples)
+        sampled = samples.nonzero()[0]
         worker.rows.last_step[rows] = worker.last_step
         step = Step(
             number=worker.last_step,
@@ -90,7 +90,7 @@ class Draft:
         append_row, append_group, append_block = (_bytes(column) for column in self._append)
         plan = StepPlan(
             incarnation=incarnation + worker.session,
-            worker=-1,
+            worker=worker.ranks[0].incarnation,
             step=worker.last_step,
             released=_bytes(worker.released),
             new=tuple(self._new),
@@ -122,4 +122,4 @@ class Draft:
 
 
 def _bytes(values: "Ints | list[int]") -> bytes:
-    return np.asarray(values, np.int32).tobytes()
+    return np.asarray(values, np.int32).tobytes() if len(values) else b""

@@ -48,20 +48,20 @@ class Planner:
         rows = self._worker.rows
         todo = rows.length - rows.num_computed
         todo[rows.length >= rows.max_length] = 0  # the last token it may have is being drawn
-        decodes, prompts = np.flatnonzero(todo == 1), np.flatnonzero(todo > 1)
+        decodes, prompts = (todo == 1).nonzero()[0], (todo > 1).nonzero()[0]
         decodes = self._within_budget(decodes, bool(len(prompts)))
-        short = [
-            decodes[rows.num_computed[decodes] >= group.held[decodes] * group.block_size]
-            for group in self._worker.memory.groups
-        ]
-        groups = self._worker.memory.groups
-        if any(len(rows) > group.pool.num_free for rows, group in zip(short, groups, strict=True)):
-            return False
-        for row in np.unique(np.concatenate(short)).tolist():
+        computed = rows.num_computed[decodes]
+        grows: dict[int, None] = {}
+        for group in self._worker.memory.groups:
+            short = decodes[computed >= group.held[decodes] * group.block_size].tolist()
+            if len(short) > group.pool.num_free:
+                return False
+            grows.update(dict.fromkeys(short))
+        for row in grows:
             draft.grow(row, int(rows.num_computed[row]) + 1)
         if len(decodes):
             draft.decode(decodes)
-        if self._read_prompts(draft, prompts, todo):
+        if not len(prompts) or self._read_prompts(draft, prompts, todo):
             self._admit(draft)
         return True
 
@@ -197,7 +197,7 @@ class Planner:
         if any(group.window for group in self._worker.memory.groups):
             return True
         flying = self._worker.in_flight()
-        ends = (rows.length >= rows.max_length) | rows.many_stops | (rows.stops[:, 0] >= 0)
+        ends = (rows.length >= rows.max_length) | rows.many_stops | (rows.stops[0] >= 0)
         return bool((flying & ends & (rows.length > rows.num_known)).any())
 
     def _give_up_holds(self) -> bool:

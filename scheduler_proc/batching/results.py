@@ -116,22 +116,22 @@ class ResultReader:
         )
         self._state.deltas.add_tokens(columns.client[rows], entries, starts)
         self._state.stats.generated_tokens += len(rows)
-        for at in np.flatnonzero(finish).tolist():
+        for at in finish.nonzero()[0].tolist():
             choice = columns.at(int(rows[at]))
             end_choice(self._state, choice, FinishReason(int(finish[at])), self._now)
 
     def _ends(self, rows: Ints, tokens: Int32s, known: Ints) -> tuple[Int32s, Int32s]:
         """[n] FinishReason and stop token of rows that have just been given their tokens."""
         columns = self._rows
-        finish = np.where(known >= columns.max_length[rows], np.int32(FinishReason.LENGTH), np.int32(0))
+        finish = (known >= columns.max_length[rows]).astype(np.int32) * np.int32(FinishReason.LENGTH)
         stop_token = np.full(len(rows), -1, np.int32)
-        stopped: NDArray[np.bool_] = (columns.stops[rows] == tokens[:, None]).any(axis=1)
-        many = columns.many_stops[rows]
-        if many.any():
-            for at in np.flatnonzero(many).tolist():
-                stopped[at] = int(tokens[at]) in columns.at(int(rows[at])).request.stops
+        stopped: NDArray[np.bool_] = columns.stops[0][rows] == tokens
+        for further in columns.stops[1:]:
+            stopped |= further[rows] == tokens
+        for at in columns.many_stops[rows].nonzero()[0].tolist():
+            stopped[at] = int(tokens[at]) in columns.at(int(rows[at])).request.stops
         stopped &= known >= columns.min_length[rows]
-        for at in np.flatnonzero(stopped).tolist():
+        for at in stopped.nonzero()[0].tolist():
             finish[at] = FinishReason.STOP
             stop_token[at] = self._stop_token(columns.at(int(rows[at])), int(tokens[at]))
         return finish, stop_token
@@ -144,11 +144,8 @@ class ResultReader:
 
     def _first_tokens(self, rows: Ints) -> dict[int, Start]:
         """Facts about choices whose first token this is, by index into `rows` [n]."""
-        fresh = self._rows.fresh[rows]
-        if not fresh.any():
-            return {}
         starts = {}
-        for at in np.flatnonzero(fresh).tolist():
+        for at in self._rows.fresh[rows].nonzero()[0].tolist():
             row = int(rows[at])
             self._rows.fresh[row] = False
             starts[at] = self._first_token(self._rows.at(row))
@@ -214,4 +211,4 @@ class ResultReader:
 
 
 def _select(logprobs: LogprobRows | None, mask: NDArray[np.bool_]) -> LogprobRows | None:
-    return None if logprobs is None else logprobs.select(np.flatnonzero(mask))
+    return None if logprobs is None else logprobs.select(mask.nonzero()[0])

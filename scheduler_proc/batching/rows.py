@@ -51,7 +51,7 @@ class Rows:
         self.attempt: Int32s = np.zeros(count, np.int32)
         self.choice: Int32s = np.zeros(count, np.int32)
         self.fresh: NDArray[np.bool_] = np.zeros(count, np.bool_)  # no token of this choice was drawn yet
-        self.stops: Int32s = np.full((count, 1), -1, np.int32)
+        self.stops: Int32s = np.full((1, count), -1, np.int32)  # [width, rows]: stop tokens, -1 for none
         self.many_stops: NDArray[np.bool_] = np.zeros(count, np.bool_)
 
         self.tail: Int32s = np.zeros((count, _TAIL), np.int32)
@@ -67,7 +67,7 @@ class Rows:
 
     def taken(self) -> Ints:
         """The rows in use, ascending."""
-        return np.flatnonzero(self.tenancy)
+        return self.tenancy.nonzero()[0]
 
     def take(self, choice: Choice, worker: int) -> int:
         """Give a choice a row; nothing of it is computed yet."""
@@ -96,13 +96,12 @@ class Rows:
     def _set_stops(self, row: int, stops: tuple[int, ...]) -> None:
         self.many_stops[row] = len(stops) > _MAX_STOPS
         used = () if self.many_stops[row] else stops
-        width = self.stops.shape[1]
+        width = len(self.stops)
         if len(used) > width:
-            wider = np.full((self.count, len(used)), -1, np.int32)
-            wider[:, :width] = self.stops
-            self.stops = wider
-        self.stops[row] = -1
-        self.stops[row, : len(used)] = used
+            more = np.full((len(used) - width, self.count), -1, np.int32)
+            self.stops = np.concatenate([self.stops, more])
+        self.stops[:, row] = -1
+        self.stops[: len(used), row] = used
 
     def start_behind(self, row: int, length: int) -> None:
         """The first `length` tokens of a row just taken are in its blocks already."""

@@ -47,14 +47,14 @@ class _Owed:
 
     size: int = 0  # entries so far
     columns: list[tuple[bytes, ...]] = field(default_factory=list)
-    logprobs: list[LogprobRows] = field(default_factory=list)
+    logprobs: list[tuple[int, LogprobRows | None]] = field(default_factory=list)  # number of tokens, theirs
     starts: list[Start] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
 
     def message(self) -> Deltas:
         joined = self.columns[0] if len(self.columns) == 1 else map(b"".join, zip(*self.columns, strict=True))
         request, attempt, choice, start, count, finish, stop_token, tokens = joined
-        told = any(len(part.tokens) for part in self.logprobs)
+        told = any(part is not None and len(part.tokens) for _, part in self.logprobs)
         return Deltas(
             request,
             attempt,
@@ -66,7 +66,7 @@ class _Owed:
             tokens,
             tuple(self.starts),
             tuple(self.faults),
-            LogprobRows.join(self.logprobs).pack() if told else None,
+            LogprobRows.join([part or LogprobRows.none(n) for n, part in self.logprobs]) if told else None,
         )
 
 
@@ -79,11 +79,12 @@ class DeltaBook:
 
     def add_tokens(self, clients: Ints, entries: TokenEntries, starts: dict[int, Start]) -> None:
         """Tokens of one step. `clients` [n] are client numbers; `starts` goes by index into the columns."""
-        if (clients == clients[0]).all():
+        present = dict.fromkeys(clients.tolist())
+        if len(present) == 1:
             self._add(int(clients[0]), entries, starts)
             return
-        for client in np.unique(clients).tolist():
-            at = np.flatnonzero(clients == client)
+        for client in present:
+            at = (clients == client).nonzero()[0]
             mine = {int(np.searchsorted(at, index)): start for index, start in starts.items() if index in at}
             self._add(client, entries.select(at), mine)
 
@@ -91,7 +92,7 @@ class DeltaBook:
         owed = self._owed.setdefault(client, _Owed())
         owed.starts += [_at_index(start, owed.size + at) for at, start in starts.items()]
         size = len(entries.token)
-        owed.logprobs.append(entries.logprobs or LogprobRows.none(size))
+        owed.logprobs.append((size, entries.logprobs))
         owed.size += size
         if len(self._ones) != size * TOKEN_BYTES:
             self._ones = np.ones(size, np.int32).tobytes()
@@ -131,7 +132,7 @@ class DeltaBook:
         if first is not None:
             owed.starts.append(_at_index(first, owed.size))
         count = len(tokens) // TOKEN_BYTES
-        owed.logprobs.append(logprobs or LogprobRows.none(count))
+        owed.logprobs.append((count, logprobs))
         owed.size += 1
         numbers = (request.attempt, choice.index, start, count, int(finish), stop_token)
         columns = [np.int32(number).tobytes() for number in numbers]

@@ -44,13 +44,16 @@ class LogprobRows:
         return cls(zeros, np.zeros(0, np.int32), np.zeros(0, np.float32), zeros)
 
     @classmethod
-    def join(cls, parts: "list[LogprobRows]") -> "LogprobRows":
-        return cls(
+    def join(cls, parts: "list[LogprobRows]") -> LogprobColumns:
+        """The columns of all parts, one behind the other."""
+        joined = cls(
             np.concatenate([part.counts for part in parts]),
             np.concatenate([part.tokens for part in parts]),
             np.concatenate([part.values for part in parts]),
             np.concatenate([part.ranks for part in parts]),
         )
+        columns = (joined.counts, joined.tokens, joined.values, joined.ranks)
+        return LogprobColumns(*(column.tobytes() for column in columns))
 
     def select(self, at: NDArray[np.int64]) -> "LogprobRows":
         """The tokens at ascending indexes `at` [n]."""
@@ -58,8 +61,3 @@ class LogprobRows:
         chosen[at] = True
         entries = np.repeat(chosen, self.counts)
         return LogprobRows(self.counts[at], self.tokens[entries], self.values[entries], self.ranks[at])
-
-    def pack(self) -> LogprobColumns:
-        return LogprobColumns(
-            self.counts.tobytes(), self.tokens.tobytes(), self.values.tobytes(), self.ranks.tobytes()
-        )

@@ -2,10 +2,12 @@
 
 import logging
 
+from msgspec.structs import replace
+
 from ...protocol.codec import FINGERPRINT
 from ...protocol.errors import ProtocolError
 from ...protocol.lifecycle import Stop, WorkerFailed, WorkerHello, WorkerProgress, WorkerReady
-from ...protocol.steps import StepPlan, StepResult, WorkerMessage
+from ...protocol.steps import StepResult, WorkerMessage
 from ..batching.planner import Planner
 from ..batching.results import ResultReader
 from ..batching.worker import Rank, Worker
@@ -96,21 +98,5 @@ def plan_steps(state: SchedulerState, now: float) -> None:
     for worker in state.workers:
         while (plan := Planner(state, worker, now).plan()) is not None:
             for number, rank in enumerate(worker.ranks):
-                state.out.append(SendWorker(worker.index, number, _addressed(plan, rank.incarnation)))
-
-
-def _addressed(plan: StepPlan, incarnation: int) -> StepPlan:
-    return StepPlan(
-        incarnation=plan.incarnation,
-        worker=incarnation,
-        step=plan.step,
-        released=plan.released,
-        new=plan.new,
-        append_row=plan.append_row,
-        append_group=plan.append_group,
-        append_block=plan.append_block,
-        row=plan.row,
-        start=plan.start,
-        num_tokens=plan.num_tokens,
-        samples=plan.samples,
-    )
+                addressed = plan if number == 0 else replace(plan, worker=rank.incarnation)
+                state.out.append(SendWorker(worker.index, number, addressed))

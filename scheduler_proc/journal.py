@@ -8,6 +8,7 @@ that is full or too slow turns it off, and nothing else.
 import logging
 import os
 import queue
+import stat
 import struct
 import threading
 from collections.abc import Iterator
@@ -63,7 +64,8 @@ class Journal:
     def __init__(self, path: Path, config: SchedulerConfig, identity: Identity) -> None:
         self.active = True
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        os.fchmod(descriptor, 0o600)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.fchmod(descriptor, 0o600)  # it may be an older file with another mode
         self._file: BinaryIO = os.fdopen(descriptor, "wb")
         self._write(JournalHeader(FINGERPRINT, config, identity))
         self._queue: queue.SimpleQueue[tuple[Event, list[Command]] | None] = queue.SimpleQueue()

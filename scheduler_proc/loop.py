@@ -17,7 +17,7 @@ from .core.events import ClientGone, ClientSlow, Event, FromClient, FromWorker, 
 from .core.scheduler import Scheduler
 from .journal import Journal
 from .metrics import Metrics
-from .outbox import Outbox
+from .outbox import Kept, Outbox
 
 _log = logging.getLogger(__name__)
 
@@ -144,6 +144,7 @@ class Loop:
         match command:
             case SendWorker(worker=worker, rank=rank, message=message):
                 if send_to(self._workers, b"w%d.%d" % (worker, rank), encode(message)) is not Sent.OK:
+                    # A worker has at most a few messages on their way, so a full one is a dead one.
                     events.append(WorkerGone(self._clock(), worker, rank))
             case SendClient(client=client, message=reply):
                 self._send_client(client, reply, events)
@@ -152,9 +153,11 @@ class Loop:
 
     def _send_client(self, client: bytes, message: Message, events: list[Event]) -> None:
         sent = Sent.FULL if client in self._outbox else send_to(self._clients, client, encode(message))
-        if sent is Sent.GONE:
+        kept = self._outbox.keep(client, message) if sent is Sent.FULL else Kept.OK
+        if sent is Sent.GONE or kept is Kept.HOPELESS:
+            self._outbox.drop(client)
             events.append(ClientGone(self._clock(), client))
-        elif sent is Sent.FULL and not self._outbox.keep(client, message):
+        elif kept is Kept.TOO_MUCH:
             # What ends its requests is told behind what is kept, should the client read again.
             events.append(ClientSlow(self._clock(), client))
 

@@ -1,6 +1,7 @@
 """What could not be sent to clients yet: kept in order, merged, and bounded in bytes."""
 
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
 from ..protocol.base import Message
 from ..protocol.replies import Deltas, Fault, LogprobColumns, Start
@@ -50,6 +51,14 @@ def _merge_logprobs(first: Deltas, second: Deltas) -> LogprobColumns | None:
     )
 
 
+class Kept(Enum):
+    """What became of a message that was to be kept."""
+
+    OK = auto()
+    TOO_MUCH = auto()  # kept, but the bound is passed: the client's requests must end
+    HOPELESS = auto()  # the bound is passed twice, by a client that asks on without reading
+
+
 @dataclass(slots=True)
 class _Pending:
     messages: list[Message] = field(default_factory=list)
@@ -57,9 +66,10 @@ class _Pending:
 
 
 class Outbox:
-    """Unsent messages by client identity."""
+    """Unsent messages by client identity. `bound` is in bytes for each client."""
 
-    def __init__(self) -> None:
+    def __init__(self, bound: int = MAX_UNSENT) -> None:
+        self._bound = bound
         self._pending: dict[bytes, _Pending] = {}
 
     def __bool__(self) -> bool:
@@ -71,8 +81,8 @@ class Outbox:
     def clients(self) -> list[bytes]:
         return list(self._pending)
 
-    def keep(self, client: bytes, message: Message) -> bool:
-        """Keep a message behind those kept before; False when the client's bound is passed."""
+    def keep(self, client: bytes, message: Message) -> Kept:
+        """Keep a message behind those kept before."""
         pending = self._pending.setdefault(client, _Pending())
         last = pending.messages[-1] if pending.messages else None
         if isinstance(last, Deltas) and isinstance(message, Deltas):
@@ -80,7 +90,9 @@ class Outbox:
         else:
             pending.messages.append(message)
         pending.size += size_of(message)
-        return pending.size <= MAX_UNSENT
+        if pending.size <= self._bound:
+            return Kept.OK
+        return Kept.TOO_MUCH if pending.size <= 2 * self._bound else Kept.HOPELESS
 
     def first(self, client: bytes) -> Message:
         """The oldest message kept for a client."""

@@ -75,7 +75,6 @@ class Draft:
         worker.last_step += 1
         rows, start, count, samples = self._columns()
         sampled = samples.nonzero()[0]
-        worker.rows.last_step[rows] = worker.last_step
         step = Step(
             number=worker.last_step,
             sent=now,

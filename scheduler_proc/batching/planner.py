@@ -18,6 +18,7 @@ from .draft import Draft
 from .rows import Ints
 from .worker import Worker
 
+_BY_FORECAST = "for blocks, by the forecast"
 _PROMPT_SHARE = 8  # when decodes alone could fill the budget, prompts get a part of this size
 
 
@@ -49,7 +50,8 @@ class Planner:
         todo = rows.length - rows.num_computed
         todo[rows.length >= rows.max_length] = 0  # the last token it may have is being drawn
         decodes, prompts = (todo == 1).nonzero()[0], (todo > 1).nonzero()[0]
-        decodes = self._within_budget(decodes, bool(len(prompts)))
+        if len(decodes) >= self._worker.budget:
+            decodes = self._within_budget(decodes, prompts)
         computed = rows.num_computed[decodes]
         grows: dict[int, None] = {}
         for group in self._worker.memory.groups:
@@ -65,13 +67,20 @@ class Planner:
             self._admit(draft)
         return True
 
-    def _within_budget(self, decodes: Ints, prompts: bool) -> Ints:
-        """When not all rows can decode, those that were left out longest do."""
-        budget = self._worker.budget
-        if len(decodes) <= budget - prompts:
-            return decodes
-        most = budget - (max(1, budget // _PROMPT_SHARE) if prompts and budget > 1 else 0)
-        return decodes[np.argsort(self._worker.rows.last_step[decodes], kind="stable")[:most]]
+    def _within_budget(self, decodes: Ints, prompts: Ints) -> Ints:
+        """When not all rows can decode, they take turns, and prompts get a share."""
+        worker, head = self._worker, self._state.waiting.head()
+        starts = head is not None and worker.rows.num_free and worker.refused != self._asked(head)
+        share = max(1, worker.budget // _PROMPT_SHARE) if len(prompts) or starts else 0
+        most = max(1, worker.budget - share)
+        behind = decodes >= worker.next_row
+        chosen = np.concatenate([decodes[behind], decodes[~behind]])[:most]
+        worker.next_row = int(chosen[-1]) + 1
+        return chosen
+
+    def _asked(self, choice: Choice) -> tuple[int, int]:
+        """Stands for asking the forecast about a choice; it gets no better before a row ends."""
+        return choice.ticket, self._worker.num_released
 
     def _read_prompts(self, draft: Draft, prompts: Ints, todo: Ints) -> bool:
         """Chunks of prompts that have begun, the oldest first; False when one lacks blocks or budget."""
@@ -111,9 +120,12 @@ class Planner:
     def _start(self, draft: Draft, choice: Choice) -> str:
         """Give the choice a row and its first chunk; returns what it waits for when that cannot be."""
         worker, request = self._worker, choice.request
+        if worker.refused == self._asked(choice) and worker.rows.num_taken:
+            return _BY_FORECAST
         prefix = self._prefix(choice)
         if not will_fit(worker, choice, prefix, self._state.lengths):
-            return "for blocks, by the forecast"
+            worker.refused = self._asked(choice)
+            return _BY_FORECAST
         row = worker.rows.take(choice, worker.index)
         worker.memory.attach(row, prefix)
         worker.rows.start_behind(row, prefix.length)

@@ -44,7 +44,6 @@ class Rows:
         self.prompt_len: Ints = np.zeros(count, np.int64)
         self.min_length: Ints = np.zeros(count, np.int64)  # stop tokens do not end a choice before it
         self.keep: Ints = np.zeros(count, np.int64)  # windows give up nothing that is read from here on
-        self.last_step: Ints = np.zeros(count, np.int64)  # number of the newest step that computed the row
 
         self.client: Ints = np.zeros(count, np.int64)
         self.request: Ints = np.zeros(count, np.int64)
@@ -83,7 +82,6 @@ class Rows:
         self.prompt_len[row] = request.prompt_len
         self.min_length[row] = request.prompt_len + request.params.min_tokens
         self.keep[row] = np.iinfo(np.int64).max
-        self.last_step[row] = 0
         self.client[row] = request.client_number
         self.request[row] = request.number
         self.attempt[row] = request.attempt

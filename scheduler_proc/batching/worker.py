@@ -47,7 +47,10 @@ class Worker:
     rows: Rows = field(default_factory=lambda: Rows(0))
     budget: int = 0  # tokens a step may compute
     flight: deque[Step] = field(default_factory=deque)
+    next_row: int = 0  # where rows go on to take turns when not all can decode
     released: list[int] = field(default_factory=list)  # rows freed since the last plan
+    num_released: int = 0  # rows freed ever
+    refused: tuple[int, int] = (-1, -1)  # ticket the forecast refused, and num_released then
     late: dict[int, Choice] = field(default_factory=dict)  # by tenancy: preempted with tokens in flight
 
     @property
@@ -85,6 +88,7 @@ class Worker:
         """Free a row and its blocks; the next plan tells the worker."""
         self.memory.release(row)
         self.released.append(row)
+        self.num_released += 1
         return self.rows.release(row)
 
     def in_flight(self) -> NDArray[np.bool_]:

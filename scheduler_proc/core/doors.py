@@ -9,10 +9,11 @@ from ...protocol.replies import Accepted, EngineStats, Rejected, Snapshot, Statu
 from ...protocol.requests import Abort, Alive, ClientHello, ClientMessage, Finish, Query, Submit
 from ..clients.intake import check_submit, make_request
 from ..clients.registry import Client
-from .ends import end_choice, end_request
+from .ends import close_request, end_choice, end_request
 from .request import Request, State
 from .state import SchedulerState
 
+_MAX_NAME = 64  # characters of a client's name that are kept
 _RETRY_AFTER = 1.0  # seconds, when no forecast is known
 
 
@@ -43,12 +44,12 @@ def status(state: SchedulerState) -> Status:
 
 
 def _hello(state: SchedulerState, client: Client, hello: ClientHello) -> None:
-    client.name = hello.name
+    client.name = hello.name[:_MAX_NAME]
     client.refused = ""
     # A foreign client may send an empty fingerprint: it answers for its own reading of the format.
     if hello.fingerprint not in ("", FINGERPRINT):
         client.refused = (
-            f"client {hello.name!r} has schema {hello.fingerprint[:32]!r}, this scheduler {FINGERPRINT!r}: "
+            f"client {client.name!r} has schema {hello.fingerprint[:32]!r}, this scheduler {FINGERPRINT!r}: "
             "both must be of the same version of Octavo"
         )
         state.log(logging.ERROR, client.refused)
@@ -104,7 +105,11 @@ def _submit(state: SchedulerState, client: Client, submit: Submit, now: float) -
     request.story.note(now, "queued", detail)
     state.watch_deadline(request)
     _accept(state, request)
-    _queue(state, request, now)
+    if request.forks:
+        state.waiting.push(request.forks[0])
+        _end_complete(state, request, now)
+    else:
+        close_request(state, request)
 
 
 def _accept(state: SchedulerState, request: Request) -> None:
@@ -114,19 +119,12 @@ def _accept(state: SchedulerState, request: Request) -> None:
     state.send(request.client, Accepted(request.number, request.attempt, position, forecast_ms))
 
 
-def _queue(state: SchedulerState, request: Request, now: float) -> None:
-    """Queue the choice that reads the prompt; the rest follow it. What is complete already ends here."""
+def _end_complete(state: SchedulerState, request: Request, now: float) -> None:
+    """End the choices that have all the tokens they may have."""
     for choice in request.choices:
-        if choice.state is State.FORK and choice.num_output >= request.max_output:
-            choice.state = State.ENDED
-            choice.finish = FinishReason.LENGTH
-            request.open -= 1
+        if choice.state is not State.ENDED and choice.num_output >= request.max_output:
+            end_choice(state, choice, FinishReason.LENGTH, now)
             state.deltas.add_end(choice, FinishReason.LENGTH)
-    if request.open:
-        state.waiting.push(request.forks[0])
-        return
-    state.clients.heard(request.client, now).requests.pop(request.number)
-    state.stories.end(request.name, request.story)
 
 
 def _check_queue(state: SchedulerState, submit: Submit) -> None:
@@ -165,9 +163,8 @@ def _finish(state: SchedulerState, client: Client, message: Finish, now: float) 
 def drop_client(state: SchedulerState, client: Client, now: float, why: str) -> None:
     """End what the client has open and forget it. Nobody is told: there is nobody to tell."""
     if client.requests:
-        state.warn(
-            f"client {client.name or client.identity.hex()}: {why}; ended {len(client.requests)} requests"
-        )
+        name = client.name or client.identity.hex()
+        state.warn(f"client {name!r}: {why}; ended {len(client.requests)} requests")
     for request in list(client.requests.values()):
         end_request(state, request, FinishReason.ABORT, now)
     state.deltas.forget(client.number)
@@ -190,6 +187,7 @@ def recheck(state: SchedulerState, now: float) -> None:
                 continue
             if request.params.max_tokens is None and request.prompt_len < longest:
                 request.max_output = longest - request.prompt_len
+                _end_complete(state, request, now)
                 continue
             error = InvalidRequestError(
                 f"the KV cache holds at most {longest} tokens of one request, and this one may need "

@@ -25,7 +25,7 @@ def end_choice(state: SchedulerState, choice: Choice, finish: FinishReason, now:
         settle_hold(state, request)
         _keep_forks_moving(state, request)
     else:
-        _close(state, request)
+        close_request(state, request)
 
 
 def _keep_forks_moving(state: SchedulerState, request: Request) -> None:
@@ -34,7 +34,8 @@ def _keep_forks_moving(state: SchedulerState, request: Request) -> None:
         state.waiting.push(request.forks[0])
 
 
-def _close(state: SchedulerState, request: Request) -> None:
+def close_request(state: SchedulerState, request: Request) -> None:
+    """All its choices have ended: forget the request, but for its story."""
     drop_hold(state, request)
     client = state.clients.number(request.client_number)
     if client is not None and client.requests.get(request.number) is request:

@@ -89,11 +89,13 @@ class World:
         self.core = Scheduler(config, IDENTITY)
         self.now = 100.0
         self.sent: dict[tuple[bytes, int], Sent] = {}
-        self.plans: deque[StepPlan] = deque()
+        self.plans: deque[StepPlan] = deque()  # of worker 0
+        self.other_plans: deque[StepPlan] = deque()  # of worker 1, when there are two
         self.history: list[StepPlan] = []
         self.events: list[tuple[Event, list[Command]]] = []
         self.messages: list[SchedulerReply] = []
         self.worker: FakeWorker | None = None
+        self.other_worker: FakeWorker | None = None
         self.stopped = 0
         self._incarnations = 50
 
@@ -120,27 +122,28 @@ class World:
     def client(self, message: ClientMessage, client: bytes = CLIENT) -> None:
         self.handle(FromClient(self.now, client, message))
 
-    def from_worker(self, message: WorkerMessage, rank: int = 0) -> None:
-        self.handle(FromWorker(self.now, 0, rank, message))
+    def from_worker(self, message: WorkerMessage, rank: int = 0, index: int = 0) -> None:
+        self.handle(FromWorker(self.now, index, rank, message))
 
     def start_worker(self) -> None:
-        """A new life of the worker says hello and is ready."""
-        self._incarnations += 1
+        """A new life of worker 0 says hello and is ready."""
         self.plans.clear()
-        self.worker = FakeWorker(
-            self.groups, self.config.max_num_seqs, self.config.max_num_batched_tokens, self._incarnations
-        )
-        self.from_worker(WorkerHello(FINGERPRINT, self._incarnations, 0, 0, 4711))
-        self.from_worker(
-            WorkerReady(
-                self._incarnations,
-                self.groups,
-                self.config.max_num_seqs,
-                self.config.max_num_batched_tokens,
-                VOCAB,
-                (),
-            )
-        )
+        self.worker = self._start(0)
+
+    def start_other_worker(self) -> None:
+        """The same for worker 1."""
+        self.other_plans.clear()
+        self.other_worker = self._start(1)
+
+    def _start(self, index: int) -> FakeWorker:
+        self._incarnations += 1
+        rows, budget = self.config.max_num_seqs, self.config.max_num_batched_tokens
+        worker = FakeWorker(self.groups, rows, budget, self._incarnations)
+        for rank in range(self.config.group_size):
+            self.from_worker(WorkerHello(FINGERPRINT, self._incarnations, index, rank, 4711), rank, index)
+            ready = WorkerReady(self._incarnations, self.groups, rows, budget, VOCAB, ())
+            self.from_worker(ready, rank, index)
+        return worker
 
     def lose_worker(self) -> None:
         self.plans.clear()
@@ -205,15 +208,19 @@ class World:
     # What the worker does
 
     def step(self) -> None:
-        """The worker finishes its oldest plan."""
-        assert self.worker is not None
-        self.from_worker(self.worker.execute(self.plans.popleft()))
+        """Each worker finishes its oldest plan."""
+        if self.plans:
+            assert self.worker is not None
+            self.from_worker(self.worker.execute(self.plans.popleft()))
+        if self.other_plans:
+            assert self.other_worker is not None
+            self.from_worker(self.other_worker.execute(self.other_plans.popleft()), index=1)
 
     def run(self, most: int = 2000) -> None:
         """Turn after turn until nothing is left to do."""
         for _ in range(most):
             self.turn()
-            if not self.plans:
+            if not self.plans and not self.other_plans:
                 break
             self.step()
         else:
@@ -247,9 +254,14 @@ class World:
         if isinstance(command.message, Stop):
             self.stopped += 1
             return
-        if self.worker is not None:
-            assert len(self.plans) < self.config.pipeline_depth
-            self.plans.append(command.message)
+        if command.rank:
+            return
+        plans, worker = (
+            (self.plans, self.worker) if command.worker == 0 else (self.other_plans, self.other_worker)
+        )
+        assert worker is not None, "plans go to workers that are ready"
+        assert len(plans) < self.config.pipeline_depth
+        plans.append(command.message)
         self.history.append(command.message)
 
     def _take_reply(self, client: bytes, message: SchedulerReply) -> None:

@@ -1,17 +1,20 @@
 """Real processes: a scheduler, simulated workers, clients on its socket."""
 
 import stat
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from octavo.protocol import codec
 from octavo.protocol.errors import ProtocolError
 from octavo.protocol.ids import FinishReason
-from octavo.protocol.replies import Accepted, Rejected, Snapshot, Status, Story
+from octavo.protocol.replies import Accepted, Deltas, Rejected, Snapshot, Status, Story
 from octavo.protocol.requests import Query
 from octavo.scheduler_proc.journal import ReplayError, read_frames, replay
+from octavo.scheduler_proc.outbox import MAX_UNSENT
 
 from ..support.fake_scheduler import WorkerProcess, short_run_dir
 from .server import SchedulerProcess, TestClient
@@ -129,3 +132,38 @@ def test_an_endpoint_that_cannot_be_bound_is_named(server: Server) -> None:
     scheduler = server.scheduler(worker_endpoint="ipc:///nowhere/at/all")
     assert scheduler.process.wait(20) != 0
     assert "ZMQError" in scheduler.error_file.read_text()
+
+
+def test_a_client_that_asks_without_reading_is_dropped_alone(server: Server) -> None:
+    scheduler = server.scheduler()
+    server.worker()
+    client, greedy = server.client(scheduler), server.client(scheduler)
+    client.wait_ready()
+    greedy.wait_ready()
+    greedy.submit(1, [1, 2, 3], max_tokens=400, ignore_eos=True)
+    query = codec.encode(Query(1))
+    # Twice the bound, beyond what two ZeroMQ queues of a thousand messages and the kernel hold.
+    for _ in range(2 * MAX_UNSENT // 256 + 20_000):
+        greedy.socket.send(query)
+    client.submit(1, [1, 2, 3], ignore_eos=True)
+    client.wait_ended(1)
+    client.send(Query(2))
+    while (stats := client.expect(Snapshot).stats).running:
+        client.send(Query(2))
+    assert stats.blocks_live == 0
+
+
+def test_the_clients_own_end_frees_its_rows(server: Server) -> None:
+    scheduler = server.scheduler()
+    server.worker(sim="groups=2,window=24,eos=2,step_ms=5")
+    client, leaving = server.client(scheduler), server.client(scheduler)
+    client.wait_ready()
+    leaving.wait_ready()
+    leaving.submit(1, [1, 2, 3], max_tokens=500, ignore_eos=True)
+    leaving.expect(Deltas)
+    leaving.close()
+    began = time.monotonic()
+    client.send(Query(1))
+    while client.expect(Snapshot).stats.running:
+        client.send(Query(1))
+    assert time.monotonic() - began < 2

@@ -6,12 +6,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from octavo.protocol.columns import unpack_i32
 from octavo.protocol.ids import FinishReason
 from octavo.scheduler_proc.core.scheduler import Scheduler
 
 from .fake_worker import VOCAB
 from .world import IDENTITY, Sent, World, make_scheduler
 
+_PARAMS = ("n", "max_tokens", "min_tokens", "temperature", "ignore_eos", "stop_token_ids", "timeout")
 _PROMPTS = ([5, 6, 7, 8, 9, 10, 11, 12, 13], [5, 6, 7, 8, 20, 21], [30] * 14)
 
 
@@ -68,7 +70,7 @@ def _act(random: Random, world: World, sent: list[Sent]) -> None:
         ["submit", "submit", "turn", "step", "step", "step", "step", "abort", "finish", "rare"]
     )
     open_requests = [request for request in sent if not request.ended]
-    if action == "submit":
+    if action == "submit" and len(sent) < 40:
         sent.append(_submit(random, world))
     elif action == "turn":
         world.turn(random.choice([0.0, 0.001, 0.005]))
@@ -85,10 +87,32 @@ def _act(random: Random, world: World, sent: list[Sent]) -> None:
         if answer.tokens and not answer.finish:
             world.finish(request, choice, random.randint(0, len(answer.tokens)))
     elif action == "rare":
-        _rare(random, world, open_requests)
+        _rare(random, world, sent, open_requests)
 
 
-def _rare(random: Random, world: World, open_requests: list[Sent]) -> None:
+def _take_up(old: Sent, world: World) -> Sent:
+    """Submit a request again, as a client does that met a new scheduler."""
+    number, ended = old.submit.request, [at for at, answer in enumerate(old.answers) if answer.finish]
+    finishes = [answer.finish for answer in old.answers]
+    new = world.submit(
+        unpack_i32(old.submit.prompt).tolist(),
+        number=number,
+        client=old.client,
+        attempt=old.submit.attempt + 1,
+        delivered=[list(answer.tokens) for answer in old.answers],
+        ended=ended,
+        seed=old.submit.seed,
+        salt=old.submit.cache_salt,
+        **{name: getattr(old.submit.params, name) for name in _PARAMS},
+    )
+    for answer, finish in zip(new.answers, finishes, strict=True):
+        answer.finish = answer.finish or finish
+    for answer in old.answers:
+        answer.finish = answer.finish or FinishReason.ABORT
+    return new
+
+
+def _rare(random: Random, world: World, sent: list[Sent], open_requests: list[Sent]) -> None:
     rare = random.choice(["restart", "lose", "gone", "again", "higher", "fail", "nothing", "nothing"])
     if rare == "restart":
         world.start_worker()
@@ -99,6 +123,8 @@ def _rare(random: Random, world: World, open_requests: list[Sent]) -> None:
     elif rare == "again" and open_requests:
         request = random.choice(open_requests)
         world.client(request.submit, request.client)
+    elif rare == "higher" and open_requests:
+        sent.append(_take_up(random.choice(open_requests), world))
     elif rare == "fail" and world.worker is not None and random.random() < 0.3:
         world.worker.fail_rows[random.randrange(6)] = "told to fail"
 
@@ -109,7 +135,9 @@ def _check_end(world: World, sent: list[Sent]) -> None:
             f"{request.submit.name} starved: {world.core.state.stories.find(request.submit.name)}"
         )
         world.check(request)
-        for answer in request.answers:
+        for choice, answer in enumerate(request.answers):
+            if choice in request.submit.ended:
+                continue
             if answer.finish is FinishReason.ERROR:
                 assert answer.fault is not None and answer.fault.kind == "RequestFailedError"
             if answer.finish is FinishReason.TIMEOUT:

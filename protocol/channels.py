@@ -39,11 +39,14 @@ def _heartbeat(socket: "zmq.Socket[bytes]") -> None:
 def bind_router(context: "zmq.Context[zmq.Socket[bytes]]", *endpoints: str) -> "zmq.Socket[bytes]":
     """A ROUTER that reports unknown and full peers, and lets a reconnecting peer take its identity over.
 
+    It sends no heartbeats: libzmq 4.3 ends the whole process (`Assertion failed: !_io_error`) when one falls
+    due for a peer that left while the queue of its unread messages was full. A peer that sends heartbeats
+    tells this socket, with their time to live, when to take it for dead.
+
     Raises zmq.ZMQError when an endpoint cannot be bound.
     """
     socket = context.socket(zmq.ROUTER)
     _configure(socket)
-    _heartbeat(socket)
     socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
     socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
     try:
@@ -55,11 +58,18 @@ def bind_router(context: "zmq.Context[zmq.Socket[bytes]]", *endpoints: str) -> "
     return socket
 
 
-def new_dealer(context: "zmq.Context[zmq.Socket[bytes]]", identity: bytes) -> "zmq.Socket[bytes]":
-    """A DEALER that a `bind_router` socket will know as `identity`, not connected yet."""
+def new_dealer(
+    context: "zmq.Context[zmq.Socket[bytes]]", identity: bytes, *, remote: bool = False
+) -> "zmq.Socket[bytes]":
+    """A DEALER that a `bind_router` socket will know as `identity`, not connected yet.
+
+    A `remote` one sends heartbeats. On one machine the kernel tells at once when a peer dies, and a heartbeat
+    would cut off a peer that merely does not read for a while.
+    """
     socket = context.socket(zmq.DEALER)
     _configure(socket)
-    _heartbeat(socket)
+    if remote:
+        _heartbeat(socket)
     socket.setsockopt(zmq.IDENTITY, identity)
     return socket
 
@@ -68,7 +78,7 @@ def connect_dealer(
     context: "zmq.Context[zmq.Socket[bytes]]", endpoint: str, identity: bytes
 ) -> "zmq.Socket[bytes]":
     """A DEALER connected to a `bind_router` socket, which knows it as `identity`."""
-    socket = new_dealer(context, identity)
+    socket = new_dealer(context, identity, remote=endpoint.startswith("tcp://"))
     socket.connect(endpoint)
     return socket
 

@@ -124,3 +124,11 @@ def test_a_taken_endpoint_is_an_error() -> None:
     with zmq.Context() as context, pytest.raises(zmq.ZMQError):
         bind_router(context, wire.endpoint)
     wire.close()
+
+
+def test_only_dealers_of_other_machines_send_heartbeats() -> None:
+    wire = Wire("tcp://127.0.0.1:*")
+    local = wire.dealer(b"cipc", "ipc:///tmp/octavo-nobody-binds-this")
+    sockets = (wire.router, local, wire.dealer(b"ctcp"))
+    assert [socket.getsockopt(zmq.HEARTBEAT_IVL) for socket in sockets] == [0, 0, 1000]
+    wire.close()

@@ -21,7 +21,7 @@ from .outbox import Kept, Outbox
 
 _log = logging.getLogger(__name__)
 
-_BATCH = 1000  # messages taken from a socket before the core has its turn
+_BATCH = 100  # messages taken from a socket before the core has its turn: who floods delays others little
 _RETRY_SECONDS = 0.02  # how soon a full client is tried again
 _METRICS_SECONDS = 0.1
 _LAST_WORDS_MS = 500

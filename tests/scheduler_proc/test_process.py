@@ -135,22 +135,25 @@ def test_an_endpoint_that_cannot_be_bound_is_named(server: Server) -> None:
 
 
 def test_a_client_that_asks_without_reading_is_dropped_alone(server: Server) -> None:
-    scheduler = server.scheduler()
-    server.worker()
+    scheduler = server.scheduler(validate=False)
+    server.worker(sim="groups=2,window=24,eos=2,step_ms=50")
     client, greedy = server.client(scheduler), server.client(scheduler)
     client.wait_ready()
     greedy.wait_ready()
-    greedy.submit(1, [1, 2, 3], max_tokens=400, ignore_eos=True)
+    greedy.submit(1, [1, 2, 3], max_tokens=500, ignore_eos=True)
     query = codec.encode(Query(1))
     # Twice the bound, beyond what two ZeroMQ queues of a thousand messages and the kernel hold.
-    for _ in range(2 * MAX_UNSENT // 256 + 20_000):
+    for _ in range(2 * MAX_UNSENT // 256 + 10_000):
         greedy.socket.send(query)
-    client.submit(1, [1, 2, 3], ignore_eos=True)
+    client.submit(1, [1, 2, 3], max_tokens=4, ignore_eos=True)
     client.wait_ended(1)
     client.send(Query(2))
     while (stats := client.expect(Snapshot).stats).running:
         client.send(Query(2))
-    assert stats.blocks_live == 0
+    assert stats.blocks_live == 0 and stats.generated_tokens < 500
+    greedy.close()
+    client.submit(2, [1, 2, 3], max_tokens=30, ignore_eos=True)
+    client.wait_ended(2)
 
 
 def test_the_clients_own_end_frees_its_rows(server: Server) -> None:

@@ -35,8 +35,6 @@ class Metrics:
                 "prefix_cache_queries": "Prompt tokens looked up in the prefix cache.",
                 "prefix_cache_hits": "Prompt tokens found in the prefix cache. Low: prompts share little.",
                 "num_preemptions": "Choices preempted for lack of KV blocks. Rising: the pool is too small.",
-                "prompt_tokens": "Prompt tokens of requests that produced a first token.",
-                "generation_tokens": "Output tokens delivered as part of answers.",
                 "discarded_tokens": "Tokens computed past an end, an abort or a stop string.",
                 "steps": "Steps completed.",
                 "worker_resets": "Lives of workers that ended with requests to be taken up again.",
@@ -88,8 +86,6 @@ class Metrics:
             "prefix_cache_queries": gauges.prefix_queries,
             "prefix_cache_hits": gauges.prefix_hits,
             "num_preemptions": gauges.preemptions,
-            "prompt_tokens": gauges.prompt_tokens,
-            "generation_tokens": gauges.generated_tokens,
             "discarded_tokens": gauges.discarded_tokens,
             "steps": gauges.steps,
             "worker_resets": stats.worker_resets,
@@ -100,7 +96,7 @@ class Metrics:
             self._advance(self._rejected.labels(reason), ("rejected", reason), total)
 
     def _advance(self, counter: Counter, key: object, total: int) -> None:
-        """A counter never falls: when a stop string took tokens back, it waits until the total is past it."""
+        """A counter never falls: should a total do so, its counter waits until the total is past it."""
         seen = self._seen.get(key, 0)
         if total > seen:
             counter.inc(total - seen)

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from ...protocol.errors import EngineUnavailableError
 from ...protocol.replies import EngineStats, Snapshot, Story, StoryEntry
@@ -20,7 +20,16 @@ _QUERY_SECONDS = 5.0
 class AsyncClient:
     """A connection to a scheduler. Everything runs on the event loop it was connected on."""
 
-    def __init__(self, tokenizer: Tokenizer | None, name: str = "client", *, recover: bool = False) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer | None,
+        name: str = "client",
+        *,
+        recover: bool = False,
+        root_cause: Callable[[], str | None] | None = None,
+    ) -> None:
+        """`root_cause` is asked each second why the engine died; None as long as it lives."""
+        self._root_cause = root_cause
         self.core = ClientCore(tokenizer, name, recover=recover)
         self._link: Link | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -176,6 +185,6 @@ class AsyncClient:
     def _on_beat(self) -> None:
         if self._link is None or self._loop is None:
             return
-        self._wake(self._link.beat())
+        self._wake(self._link.beat(self._root_cause() if self._root_cause is not None else None))
         self._beat = self._loop.call_later(_BEAT_SECONDS, self._on_beat)
         self._pump()

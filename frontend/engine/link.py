@@ -56,8 +56,13 @@ class Link:
             sent += 1
         del outgoing[:sent]
 
-    def beat(self) -> list[Stream]:
-        """To be called each second: shows life, and notices a scheduler that shows none."""
+    def beat(self, root_cause: str | None) -> list[Stream]:
+        """To be called each second: shows life, and notices a scheduler that shows none.
+
+        `root_cause` says why the engine died, if its owner knows that it did.
+        """
+        if root_cause is not None:
+            return self._core.disconnected(root_cause, fatal=True)
         if self._connected and time.monotonic() - self._heard > SILENCE_SECONDS:
             self._connected = False
             return self._core.disconnected(f"the scheduler has been silent for {SILENCE_SECONDS:g} s")

@@ -1,0 +1,110 @@
+"""What a stream gained, as the outputs that the Python API returns."""
+
+from collections.abc import Sequence
+
+from ...protocol.errors import OctavoError
+from ...protocol.sampling import RequestOutputKind
+from ..text import Tokenizer
+from .logprobs import TokenLogprobs
+from .outputs import CompletionOutput, Logprob, RequestMetrics, RequestOutput
+from .stream import ChoiceUpdate, Stream
+
+
+class OutputBuilder:
+    """Turns the updates of one request into `RequestOutput`s of the kind that was asked for."""
+
+    def __init__(
+        self, stream: Stream, request_id: str, prompt: str | None, tokenizer: Tokenizer | None
+    ) -> None:
+        self.stream = stream
+        self.request_id = request_id
+        self._prompt = prompt
+        self._tokenizer = tokenizer
+        params = stream.submit.params
+        self._kind = params.output_kind
+        self._whole = [CompletionOutput(index, "", []) for index in range(params.n)]
+        if params.logprobs is not None:
+            for output in self._whole:
+                output.logprobs, output.cumulative_logprob = [], 0.0
+
+    def add(self, updates: Sequence[ChoiceUpdate]) -> RequestOutput | None:
+        """Take updates; returns the output to show now, None when there is none to show yet."""
+        parts = [self._completion(update) for update in updates]
+        if self._kind is RequestOutputKind.DELTA:
+            return self._output(parts) if parts else None
+        for part in parts:
+            _extend(self._whole[part.index], part)
+        if self._kind is RequestOutputKind.FINAL_ONLY and not self.stream.ended:
+            return None
+        return self._output([_copy(output) for output in self._whole])
+
+    def failed(self, error: OctavoError) -> RequestOutput:
+        """The output of a request that ended with an error: what came before it, and how it ended."""
+        reason = {"RequestTimeoutError": "timeout", "RequestAbortedError": "abort"}.get(error.kind, "error")
+        for output in self._whole:
+            if output.finish_reason is None:
+                output.finish_reason, output.stop_reason = reason, str(error)
+        return self._output([_copy(output) for output in self._whole])
+
+    def _completion(self, update: ChoiceUpdate) -> CompletionOutput:
+        part = CompletionOutput(
+            update.index,
+            update.text,
+            list(update.token_ids),
+            finish_reason=update.finish_reason,
+            stop_reason=update.stop_reason,
+        )
+        if update.logprobs is not None:
+            part.logprobs = [self._logprobs(entry) for entry in update.logprobs]
+            part.cumulative_logprob = sum(entry.logprob for entry in update.logprobs)
+        return part
+
+    def _logprobs(self, entry: TokenLogprobs) -> dict[int, Logprob]:
+        shown = {entry.token_id: Logprob(entry.logprob, entry.rank, self._token_text(entry.token_id))}
+        for rank, (token, value) in enumerate(entry.top, start=1):
+            shown.setdefault(token, Logprob(value, rank, self._token_text(token)))
+        return shown
+
+    def _token_text(self, token: int) -> str | None:
+        return None if self._tokenizer is None else self._tokenizer.token_text(token)
+
+    def _output(self, outputs: list[CompletionOutput]) -> RequestOutput:
+        stream = self.stream
+        return RequestOutput(
+            request_id=self.request_id,
+            prompt=self._prompt,
+            prompt_token_ids=list(stream.prompt_ids),
+            outputs=outputs,
+            finished=stream.ended,
+            metrics=RequestMetrics(
+                arrival_time=stream.arrival,
+                first_token_time=stream.first_token_at,
+                finished_time=stream.finished_at,
+                time_in_queue=stream.queued_ms / 1e3,
+                prefill_time=stream.prefill_ms / 1e3,
+            ),
+            num_cached_tokens=stream.num_cached,
+        )
+
+
+def _extend(whole: CompletionOutput, part: CompletionOutput) -> None:
+    whole.text += part.text
+    assert isinstance(whole.token_ids, list)
+    whole.token_ids += part.token_ids
+    if whole.logprobs is not None and part.logprobs is not None:
+        whole.logprobs += part.logprobs
+        whole.cumulative_logprob = (whole.cumulative_logprob or 0.0) + (part.cumulative_logprob or 0.0)
+    whole.finish_reason, whole.stop_reason = part.finish_reason, part.stop_reason
+
+
+def _copy(output: CompletionOutput) -> CompletionOutput:
+    """A snapshot that later tokens do not change."""
+    return CompletionOutput(
+        output.index,
+        output.text,
+        list(output.token_ids),
+        output.cumulative_logprob,
+        None if output.logprobs is None else list(output.logprobs),
+        output.finish_reason,
+        output.stop_reason,
+    )

@@ -29,14 +29,14 @@ class Link:
         self.monitor = self.socket.get_monitor_socket(_EVENTS)
         self.socket.connect(endpoint)
         self._connected = False
-        self._heard = time.monotonic()
+        self._asked: float | None = None  # when the oldest unanswered question was sent
 
     def pump(self) -> list[Stream]:
         """Read all that has arrived, send all that is to be sent; returns the streams that changed."""
         changed = self._watch()
         now = time.monotonic()
         while self.socket.poll(0):
-            self._heard = now
+            self._asked = None
             try:
                 changed += self._core.on_message(self._decoder.decode(self.socket.recv(zmq.DONTWAIT)), now)
             except ProtocolError as error:
@@ -63,11 +63,16 @@ class Link:
         """
         if root_cause is not None:
             return self._core.disconnected(root_cause, fatal=True)
-        if self._connected and time.monotonic() - self._heard > SILENCE_SECONDS:
+        changed, now = self.pump(), time.monotonic()
+        if self._connected and self._asked is not None and now - self._asked > SILENCE_SECONDS:
             self._connected = False
-            return self._core.disconnected(f"the scheduler has been silent for {SILENCE_SECONDS:g} s")
-        self._core.alive()
-        return self.pump()
+            reason = f"the scheduler has been silent for {SILENCE_SECONDS:g} s"
+            return changed + self._core.disconnected(reason)
+        if self._connected:
+            self._asked = self._asked or now
+            self._core.alive()
+            self.flush()
+        return changed
 
     def close(self) -> None:
         """Close the socket; what is open on it is lost."""
@@ -83,7 +88,7 @@ class Link:
             event = recv_monitor_message(self.monitor)["event"]
             self._connected = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
             if self._connected:
-                self._heard = time.monotonic()
+                self._asked = None
                 self._core.connected()
             else:
                 failed += self._core.disconnected("the scheduler is gone")

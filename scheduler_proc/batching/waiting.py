@@ -4,6 +4,8 @@ import heapq
 
 from ..core.request import Choice, State
 
+_SLACK = 64  # entries of choices that left, beyond as many as wait, before they are swept out
+
 
 class Waiting:
     """A heap with lazy removal: a choice that left keeps its entry until the entry comes to the top."""
@@ -43,6 +45,9 @@ class Waiting:
         request = choice.request
         choice.ticket = -1
         self.num_choices -= 1
+        if len(self._heap) > 2 * self.num_choices + _SLACK:
+            self._heap = [entry for entry in self._heap if entry[4].ticket == entry[3]]
+            heapq.heapify(self._heap)
         if request.is_new:
             request.is_new = False
             self.num_new -= 1

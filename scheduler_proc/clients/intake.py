@@ -98,8 +98,10 @@ def make_request(
     for index in range(params.n):
         output = bytearray(submit.delivered[index]) if submit.delivered else bytearray()
         choice = Choice(request, index, output)
-        choice.chain = DigestChain(key, root, choice.token_bytes)
-        choice.state = State.ENDED if index in submit.ended else State.FORK
+        if index in submit.ended:
+            choice.state = State.ENDED
+        else:
+            choice.chain = DigestChain(key, root, choice.token_bytes)
         request.choices.append(choice)
     request.open = sum(choice.state is not State.ENDED for choice in request.choices)
     return request

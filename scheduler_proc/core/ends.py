@@ -18,6 +18,7 @@ def end_choice(state: SchedulerState, choice: Choice, finish: FinishReason, now:
     elif choice.state is State.ENDED:
         return
     choice.state, choice.finish = State.ENDED, finish
+    del choice.chain  # which holds the choice: requests are freed without a garbage collection
     request.open -= 1
     state.stats.end(finish.public or "")
     request.story.note(now, "finished", f"choice {choice.index}: {finish.public}, {choice.num_output} tokens")
@@ -41,6 +42,8 @@ def close_request(state: SchedulerState, request: Request) -> None:
     if client is not None and client.requests.get(request.number) is request:
         del client.requests[request.number]
     state.stories.end(request.name, request.story)
+    state.unwatch_deadline(request)
+    request.choices = []  # they hold the request
 
 
 def end_request(

@@ -67,7 +67,7 @@ class Request:
         return [choice for choice in self.choices if choice.state is State.FORK]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Choice:
     """One of the n answers of a request."""
 

@@ -46,7 +46,8 @@ class SchedulerState:
     out: list[Command] = field(default_factory=list)
     told_ready: bool = False  # what clients know
     serials: int = 0
-    _deadlines: list[tuple[float, int, Request]] = field(default_factory=list)
+    _deadlines: list[tuple[float, int]] = field(default_factory=list)  # a heap, with serials of requests
+    _timed: dict[int, Request] = field(default_factory=dict)  # open requests with a deadline, by serial
 
     @classmethod
     def make(cls, config: SchedulerConfig, identity: Identity) -> "SchedulerState":
@@ -82,15 +83,21 @@ class SchedulerState:
         return len(reasons) < len(self.workers), "; ".join(reasons)
 
     def watch_deadline(self, request: Request) -> None:
+        """From now on the request may expire."""
         if request.deadline < float("inf"):
-            heapq.heappush(self._deadlines, (request.deadline, request.serial, request))
+            heapq.heappush(self._deadlines, (request.deadline, request.serial))
+            self._timed[request.serial] = request
+
+    def unwatch_deadline(self, request: Request) -> None:
+        """The request ended; its place in the heap remembers no more than its serial."""
+        self._timed.pop(request.serial, None)
 
     def expired(self, now: float) -> list[Request]:
         """Open requests whose deadline has passed; each is returned once."""
         found = []
-        while self._deadlines and (self._deadlines[0][0] <= now or not self._deadlines[0][2].open):
-            request = heapq.heappop(self._deadlines)[2]
-            if request.open:
+        while self._deadlines and (self._deadlines[0][0] <= now or self._deadlines[0][1] not in self._timed):
+            request = self._timed.pop(heapq.heappop(self._deadlines)[1], None)
+            if request is not None:
                 found.append(request)
         return found
 

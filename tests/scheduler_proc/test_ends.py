@@ -1,5 +1,8 @@
 """Aborts, stop strings, deadlines, dead and slow clients: the end is at once and leaves nothing behind."""
 
+import gc
+import weakref
+
 import pytest
 
 from octavo.protocol.ids import FinishReason
@@ -173,3 +176,19 @@ def test_a_slow_client_loses_its_requests_alone() -> None:
     world.check(other)
     assert len(other.tokens) == 50
     world.check_idle()
+
+
+def test_an_ended_request_is_freed_without_a_garbage_collection() -> None:
+    world = make_scheduler(max_num_seqs=2, request_timeout=1000.0)
+    for number in range(12):
+        sent = world.submit([2, 3, number + 2], n=2, seed=number)
+        if number % 3 == 0:
+            world.abort(sent)
+    watched = [weakref.ref(choice) for request in _requests(world) for choice in request.choices]
+    assert len(watched) == 16
+    gc.disable()
+    try:
+        world.run()
+        assert not any(reference() for reference in watched)
+    finally:
+        gc.enable()

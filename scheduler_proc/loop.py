@@ -81,6 +81,8 @@ class Loop:
                 if ready := dict(self._poller.poll(0)):
                     return ready
         now = self._clock()
+        if not self._core.busy:
+            self._core.check_idle()
         if not self._core.busy or now - self._exported >= _METRICS_SECONDS:
             self._export(now)
         due = min(self._core.next_turn(), now + _RETRY_SECONDS if self._outbox else float("inf"))

@@ -10,7 +10,7 @@ from .ends import end_request
 from .events import ClientGone, ClientSlow, Event, FromClient, FromWorker, Turn, WorkerGone
 from .state import Identity, SchedulerState
 from .stats import Stats
-from .validate import validate
+from .validate import validate, validate_idle
 
 
 class Scheduler:
@@ -76,6 +76,10 @@ class Scheduler:
     def busy(self) -> bool:
         """Whether a worker owes a result."""
         return any(worker.flight for worker in self.state.workers)
+
+    def check_idle(self) -> None:
+        """Raises InvariantError when no request is open and something is held all the same."""
+        validate_idle(self.state)
 
     def next_turn(self) -> float:
         """When a turn is due even if nothing happens; infinity when none is."""

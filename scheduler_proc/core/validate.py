@@ -42,6 +42,17 @@ def validate(state: SchedulerState) -> None:
             _validate_group(worker, group, holds)
 
 
+def validate_idle(state: SchedulerState) -> None:
+    """Check, in no time, that nothing is left behind when no request is open. Raises InvariantError."""
+    if any(client.requests for client in state.clients.all()):
+        return
+    _require(not state.waiting.num_choices and not state.waiting.num_new, "the queue is not empty at idle")
+    for worker in state.workers:
+        _require(not worker.rows.num_taken, f"worker {worker.index} has rows taken at idle")
+        for group in worker.kv.groups if worker.kv else ():
+            _require(not group.pool.num_live, f"worker {worker.index} has live blocks at idle")
+
+
 def _validate_request(state: SchedulerState, request: Request) -> None:
     choices = request.choices
     alive = [choice for choice in choices if choice.state is not State.ENDED]

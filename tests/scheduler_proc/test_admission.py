@@ -136,3 +136,22 @@ def test_the_forecast_follows_how_fast_the_queue_moves() -> None:
     forecast.moved(10.0, waiting=0)
     forecast.moved(500.0, waiting=1)
     assert forecast.wait(3) == 4.0, "an idle server says nothing about the queue"
+
+
+def test_chats_without_max_tokens_all_run() -> None:
+    world = make_scheduler(
+        num_blocks=2400,
+        block_size=64,
+        groups=1,
+        max_model_len=131_072 // 2,
+        max_num_seqs=256,
+        max_num_batched_tokens=2048,
+        validate=False,
+    )
+    for number in range(256):
+        world.submit([2 + number % 40] * 20, max_tokens=None, ignore_eos=True, seed=number, salt=str(number))
+    for _ in range(4):
+        world.turn()
+        world.step()
+    world.turn()
+    assert world.core.engine_stats().running == 256

@@ -10,6 +10,7 @@ class StopSignal:
 
     def __init__(self) -> None:
         self.serving = False
+        self.asked = False  # for those who do not poll
         self.readable, self._wake = socket.socketpair()  # `readable` ends a poll that a signal must interrupt
         self._wake.setblocking(False)
         # Written where the signal arrives: a handler in Python never runs when the signal comes right before
@@ -19,5 +20,6 @@ class StopSignal:
         signal.signal(signal.SIGTERM, self._on_signal)
 
     def _on_signal(self, _signal: int, _frame: FrameType | None) -> None:
+        self.asked = True
         if not self.serving:
             raise SystemExit(0)

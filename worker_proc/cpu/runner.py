@@ -9,7 +9,7 @@ from ...protocol.config import WorkerConfig
 from ...protocol.steps import RowError, StepPlan
 from ..models import Decoder
 from ..rows import RowTable, StepInputs
-from ..runner import StepOutput
+from ..runner import ImmediateRunner, StepOutput
 from ..sampling import Drawn, Sampler
 from .attention import CpuAttention
 
@@ -17,10 +17,11 @@ _NO_TOKEN = "the model gave no usable logits: NaN, infinity, or every token rule
 _NOTHING = Drawn(np.zeros(0, np.int64), None)
 
 
-class CpuRunner:
+class CpuRunner(ImmediateRunner):
     """Rows, model, KV cache and sampler."""
 
     def __init__(self, config: WorkerConfig, model: Decoder, attention: CpuAttention) -> None:
+        super().__init__()
         self.kv_groups = attention.groups
         self.max_num_seqs = config.max_num_seqs
         self.max_num_batched_tokens = config.max_num_batched_tokens

@@ -12,7 +12,7 @@ from ...protocol.sampling import SamplingParams
 from ...protocol.steps import NewRow, RowError, StepPlan
 from ..logprob_columns import LogprobWriter
 from ..rows import Int64s, RowTable, StepInputs
-from ..runner import StepOutput
+from ..runner import ImmediateRunner, StepOutput
 from .options import SimOptions
 from .shadow_kv import ShadowKV, UInt64s, mix
 
@@ -21,10 +21,11 @@ class SimulatedFaultError(Exception):
     """The device fails because it was told to."""
 
 
-class SimRunner:
+class SimRunner(ImmediateRunner):
     """Rows and shadow KV, and faults at the steps they were asked for."""
 
     def __init__(self, config: WorkerConfig, options: SimOptions, groups: tuple[KVGroup, ...]) -> None:
+        super().__init__()
         self.kv_groups = groups
         self.max_num_seqs = config.max_num_seqs
         self.max_num_batched_tokens = config.max_num_batched_tokens

@@ -125,7 +125,6 @@ class Supervisor:
         """End what is left and raise the root cause."""
         root = self._root_cause(first)
         mark_dead(self._run_dir.metrics, root.pid)
-        _log.error("%s", root)
         self._listener.close()
         # The engine first: a frontend whose engine is gone has nothing to drain but error frames.
         end_all(self._engine, within=_ENGINE_SECONDS)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -26,7 +26,8 @@ _running: "set[Server]" = set()
 class Server:
     """A server under test. `stop` ends it and everything it started; so does leaving a `with` block."""
 
-    def __init__(self, command: list[str], env: Mapping[str, str]) -> None:
+    def __init__(self, command: Callable[[Path], list[str]], env: Mapping[str, str]) -> None:
+        """`command` makes the command line for a run directory; `env` is added to the environment."""
         # Short, so that a long TMPDIR of a test does not make socket paths too long.
         self.folder = Path(tempfile.mkdtemp(prefix="octavo-test-", dir="/tmp"))
         self.run_dir = self.folder / "run"
@@ -34,11 +35,11 @@ class Server:
         self._seen: dict[int, psutil.Process] = {}
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
-                [*command, "--run-dir", str(self.run_dir)],
+                command(self.run_dir),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=dict(env),
+                env={**os.environ, **env},
                 start_new_session=True,
             )
         _running.add(self)
@@ -157,8 +158,12 @@ def start_server(
 
     `env` is added to this process's environment.
     """
-    command = [sys.executable, "-m", "octavo", "serve", str(model), "--port", "0", *flags]
-    server = Server(command, {**os.environ, "OMP_NUM_THREADS": "1", **(env or {})})
+
+    def command(run_dir: Path) -> list[str]:
+        place = ["--port", "0", "--run-dir", str(run_dir)]
+        return [sys.executable, "-m", "octavo", "serve", str(model), *place, *flags]
+
+    server = Server(command, {"OMP_NUM_THREADS": "1", **(env or {})})
     if wait:
         try:
             server.wait_ready()

@@ -3,19 +3,20 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from ... import __version__
 from ...protocol.errors import OctavoError, StartupError, UsageError
-from . import demo_model, replay, serve
+from . import chat, demo_model, replay, serve
 
-_COMMANDS = (serve, demo_model, replay)
+_COMMANDS = (serve, chat, demo_model, replay)
 _INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status; docs/operations.md lists them."""
-    arguments = _parser().parse_args(argv)
     try:
+        arguments = _parser().parse_args(argv)
         status: int = arguments.run(arguments)
     except StartupError as error:
         return _fail(error, error.exit_status)
@@ -31,9 +32,16 @@ def _fail(error: OctavoError, status: int) -> int:
     return status
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that reports a mistake in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see {self.prog} --help")
+
+
 def _parser() -> argparse.ArgumentParser:
     # No abbreviations: a flag that is added later must not change what a shortened one means.
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="octavo", description="An LLM inference server made of small processes.", allow_abbrev=False
     )
     parser.add_argument("--version", action="version", version=f"octavo {__version__}")

@@ -60,6 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="listen here too for clients of the scheduler, such as tcp://127.0.0.1:5555; loopback only",
     )
+    # For a parent that must not be outlived: the server ends when this inherited pipe does.
+    server.add_argument("--lifeline-fd", type=int, default=-1, help=argparse.SUPPRESS)
     _add_http_flags(parser.add_argument_group("HTTP"))
     add_engine_flags(parser, log_level="INFO")
 
@@ -111,6 +113,7 @@ def _serve_args(arguments: argparse.Namespace) -> "ServeArgs":
         num_frontends=arguments.api_server_count,
         shutdown_timeout=arguments.shutdown_timeout,
         run_dir=arguments.run_dir,
+        lifeline_fd=arguments.lifeline_fd,
         served_names=tuple(arguments.served_model_name),
         zmq_endpoints=tuple(arguments.zmq_endpoint),
         http={

@@ -46,11 +46,11 @@ class RunDir:
 
 
 def create_run_dir() -> RunDir:
-    """A new directory under the system's temporary directory, or under /tmp where that path is too long.
+    """A new directory under a short temporary directory.
 
     Removes what dead servers of this user left there.
     """
-    base = _base()
+    base = short_temporary_dir()
     _remove_leftovers(base)
     # Locked before it gets the name that others look for: no moment in which it seems to be a leftover.
     hidden = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}-", dir=base))
@@ -97,9 +97,10 @@ def _clear(path: Path) -> None:
             item.unlink()
 
 
-def _base() -> Path:
+def short_temporary_dir() -> Path:
+    """The system's temporary directory, or /tmp where a run directory's sockets would not fit below it."""
     chosen = Path(tempfile.gettempdir())
-    return chosen if _fits(chosen / f"{_name_start()}xxxxxxxx") else Path("/tmp")
+    return chosen if _fits(chosen / f"{_name_start()}xxxxxxxx" / "run") else Path("/tmp")
 
 
 def _fits(path: Path) -> bool:

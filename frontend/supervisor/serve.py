@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from ...protocol.lifeline import Lifeline
+from ...protocol.lifeline import Lifeline, watch_lifeline
 from ..engine.args import EngineArgs
 from ..engine.resolve import ResolvedModel, resolve_model
 from ..http.config import FrontendConfig, save_config
@@ -31,6 +31,7 @@ class ServeArgs:
     num_frontends: int  # 0: by the number of cores
     shutdown_timeout: float  # seconds
     run_dir: Path | None  # None: a new one
+    lifeline_fd: int = -1  # read end of a parent's pipe, -1 for none
     served_names: tuple[str, ...] = ()  # empty: the model's
     zmq_endpoints: tuple[str, ...] = ()
     http: dict[str, object] = field(default_factory=dict)  # further fields of FrontendConfig
@@ -72,7 +73,10 @@ def serve(engine: EngineArgs, args: ServeArgs, on_ready: Callable[[Started], Non
             phases.end("processes")
             on_ready(Started(url, model.served_name, run_dir.path, phases.done))
 
-        return Supervisor(parts, run_dir, listener, ready).run()
+        supervisor = Supervisor(parts, run_dir, listener, ready)
+        if args.lifeline_fd >= 0:
+            watch_lifeline(args.lifeline_fd, os.getppid(), on_orphaned=supervisor.interrupt)
+        return supervisor.run()
     finally:
         listener.close()
         lifeline.cut()

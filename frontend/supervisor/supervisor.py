@@ -72,6 +72,10 @@ class Supervisor:
             self._listener.close()
             kill_all(self._children)
 
+    def interrupt(self) -> None:
+        """End everything soon, as SIGINT does. From any thread."""
+        self._events.put(Signalled(signal.SIGINT))
+
     @property
     def _children(self) -> list[Child]:
         return [*self._frontends, *self._engine]

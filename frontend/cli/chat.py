@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import shlex
 import sys
 from collections.abc import Iterator
 
@@ -23,9 +24,6 @@ End it: kill {pid}     Its log: {log}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add where to talk, and how."""
     parser.add_argument("model", nargs="?", default="demo", metavar="MODEL", help="to serve (default: demo)")
-    parser.add_argument(
-        "serve_flags", nargs="*", metavar="-- FLAG", help="flags for octavo serve, behind a --"
-    )
     parser.add_argument("--url", default="", help="of a running server; none is started then")
     parser.add_argument("--api-key", default="", metavar="KEY", help="that the server asks for")
     parser.add_argument("--system", default="", metavar="TEXT", help="what the model is to be")
@@ -33,19 +31,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--temperature", type=float, metavar="X", help="0 for the likeliest answer")
     parser.add_argument("--max-tokens", type=int, metavar="N", help="most tokens of an answer")
     parser.add_argument("--keep", action="store_true", help="leave the started server running")
+    parser.add_argument(
+        "--serve-flags",
+        default="",
+        metavar="TEXT",
+        help='for octavo serve, as in --serve-flags="--dtype float32"',
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Chat until end-of-file."""
     if arguments.url and (arguments.keep or arguments.serve_flags):
-        raise UsageError("with --url no server is started: --keep and flags for it do not apply", param="url")
+        raise UsageError(
+            "with --url no server is started: --keep and --serve-flags do not apply", param="url"
+        )
     with contextlib.ExitStack() as stack:
         url, after = arguments.url, ""
         if not url:
             from .local_server import LocalServer
 
             sys.stderr.write(f"starting {arguments.model} ...\n")
-            server = LocalServer(arguments.model, arguments.serve_flags, keep=arguments.keep)
+            server = LocalServer(arguments.model, shlex.split(arguments.serve_flags), keep=arguments.keep)
             url = server.info.url
             if arguments.keep:
                 after = _KEPT.format(url=url, pid=server.info.pid, log=server.log_path)

@@ -5,7 +5,7 @@ Each equals `octavo.kernels.reference` up to rounding; what is not here runs in 
 
 from .activation import silu_mul
 from .attention import AttentionPlan, attend, plan_attention
-from .linear import PackedLinear, linear, pack_linear
+from .linear import PackedLinear, embed, linear, pack_linear
 from .norm import add_rms_norm, rms_norm
 from .rope import RopeRows, apply_rope, gather_rope
 from .sampling import draw_greedy, draw_inverse_cdf, sample
@@ -19,6 +19,7 @@ __all__ = [
     "attend",
     "draw_greedy",
     "draw_inverse_cdf",
+    "embed",
     "gather_rope",
     "linear",
     "pack_linear",

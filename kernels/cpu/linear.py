@@ -39,3 +39,8 @@ def linear(x: Tensor, packed: PackedLinear, bias: Tensor | None) -> Tensor:
         result: Tensor = torch.ops.mkldnn._linear_pointwise(x, packed.weight, bias, "none", [], "")
         return result
     return functional.linear(x, packed.weight, bias)
+
+
+def embed(token_ids: Tensor, table: Tensor) -> Tensor:
+    """Lines of `table` [vocab_size, hidden_size], copied: [num_tokens, hidden_size]."""
+    return functional.embedding(token_ids, table)

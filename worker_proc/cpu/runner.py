@@ -66,7 +66,9 @@ class CpuRunner(ImmediateRunner):
 
     def _compute(self, inputs: StepInputs) -> Drawn:
         step = self._attention.begin(inputs, self._table)
-        hidden = self._model.hidden(torch.from_numpy(inputs.token_ids), step, torch.from_numpy(inputs.last))
+        out, residual = self._model.body(torch.from_numpy(inputs.token_ids), step)
         if not len(inputs.sampled):
             return _NOTHING
+        last = torch.from_numpy(inputs.last)
+        hidden = self._model.hidden(out[last], residual[last])
         return self._sampler.sample(self._model.logits(hidden), inputs.sampled_rows, inputs.draw_positions)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from torch import Tensor
-from torch.nn.functional import embedding
 
 from .config import ModelConfig
 from .layers import Attend, AttentionSpec, Linear, Ops
@@ -66,16 +65,17 @@ class Decoder:
         assert isinstance(self._head, Tensor)
         self._head = ops.pack_linear(self._head)
 
-    def hidden(self, token_ids: Tensor, attend: Attend, last: Tensor | None = None) -> Tensor:
-        """Run a step; returns the final hidden states [S, hidden_size] of the tokens at `last`.
+    def body(self, token_ids: Tensor, attend: Attend) -> tuple[Tensor, Tensor]:
+        """Run all layers; returns the last layer's output and the residual stream it belongs to.
+
+        Both are [num_tokens, hidden_size]; `hidden` takes those lines of them that logits are wanted for.
 
         Args:
             token_ids: [num_tokens] int32 or int64.
             attend: the step's attention.
-            last: [S] int64, indexes into the tokens; None for all of them.
         """
         ops, eps = self._ops, self.config.norm_eps
-        residual = embedding(token_ids, self.embed)
+        residual = ops.embed(token_ids, self.embed)
         normed = ops.rms_norm(residual, self.layers[0].input_norm, eps)
         for layer, next_layer in zip(self.layers, [*self.layers[1:], None], strict=True):
             attended = layer.o(attend(layer.attention, layer.qkv(normed)))
@@ -83,9 +83,11 @@ class Decoder:
             out = layer.down(ops.silu_mul(layer.gate_up(normed)))
             if next_layer is not None:
                 normed = ops.add_rms_norm(out, residual, next_layer.input_norm, eps)
-        if last is not None:
-            out, residual = out[last], residual[last]
-        return ops.add_rms_norm(out, residual, self.final_norm, eps)
+        return out, residual
+
+    def hidden(self, out: Tensor, residual: Tensor) -> Tensor:
+        """Final hidden states [S, hidden_size] of lines [S, hidden_size] of what `body` returned."""
+        return self._ops.add_rms_norm(out, residual, self.final_norm, self.config.norm_eps)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits [S, vocab_size] of hidden states [S, hidden_size], in the model's dtype."""

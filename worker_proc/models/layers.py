@@ -15,6 +15,9 @@ class Ops(Protocol):
     def pack_linear(self, weight: Tensor) -> Any:
         """A weight [out, in] in the form that `linear` reads fastest."""
 
+    def embed(self, token_ids: Tensor, table: Tensor) -> Tensor:
+        """Lines of `table` [vocab_size, hidden_size], in memory that the layers may add to."""
+
     def linear(self, x: Tensor, packed: Any, bias: Tensor | None) -> Tensor:
         """`x W^T + b`, [num_tokens, out]."""
 
@@ -52,15 +55,15 @@ class Linear:
     def __init__(
         self, params: Parameters, parts: Sequence[tuple[str, int]], in_features: int, *, bias: bool
     ) -> None:
-        self._weight: object = params.matrix([(f"{name}.weight", rows) for name, rows in parts], in_features)
-        self._bias = params.matrix([(f"{name}.bias", rows) for name, rows in parts]) if bias else None
+        self.weight: object = params.matrix([(f"{name}.weight", rows) for name, rows in parts], in_features)
+        self.bias = params.matrix([(f"{name}.bias", rows) for name, rows in parts]) if bias else None
         self._ops: Ops
 
     def finish(self, ops: Ops) -> None:
         """Bring the loaded weight into the device's form."""
-        assert isinstance(self._weight, Tensor)
-        self._weight = ops.pack_linear(self._weight)
+        assert isinstance(self.weight, Tensor)
+        self.weight = ops.pack_linear(self.weight)
         self._ops = ops
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self._ops.linear(x, self._weight, self._bias)
+        return self._ops.linear(x, self.weight, self.bias)

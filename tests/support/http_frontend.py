@@ -43,7 +43,8 @@ class HttpFrontend:
             eos_token_ids=self.tokenizer.eos_token_ids,
         )
         endpoint = f"ipc://{run_dir}/clients"
-        self.scheduler = ScriptedScheduler(endpoint, limits, script=lambda submit, index: self.ids("hello"))
+        self.scheduler = ScriptedScheduler(endpoint, limits, script=lambda submit, index: ())
+        self.reset()
         listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         settings = {
@@ -64,6 +65,11 @@ class HttpFrontend:
         assert self._started.wait(10)
         if wait:
             wait_until(lambda: self.http.get("/health").status_code == 200, within=10, what="it is ready")
+
+    def reset(self) -> None:
+        """Take back what the scheduler was told."""
+        self.scheduler.reset()
+        self.say("hello")
 
     def ids(self, text: str, *, eos: bool = True) -> list[int]:
         """Token ids of a text, with the end token behind them."""

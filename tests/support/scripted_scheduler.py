@@ -3,7 +3,8 @@
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import TypeVar
 
 import zmq
 
@@ -25,6 +26,8 @@ from octavo.protocol.replies import (
     Welcome,
 )
 from octavo.protocol.requests import Abort, Alive, ClientHello, ClientMessage, Finish, Query, Submit
+
+M = TypeVar("M", bound=Message)
 
 Script = Callable[[Submit, int], Sequence[int]]  # output token ids of a choice; repeated when it never ends
 _IDLE_MS = 20
@@ -52,52 +55,60 @@ class _Entry:
     fault: tuple[str, str] | None = None
 
 
-@dataclass
 class ScriptedScheduler:
     """One token of every open choice a step, on a thread of its own.
 
     Attributes:
-        script: what a choice says. refuse: the answer to a `Submit` instead of `Accepted`. fail_after: tokens
-        after which a choice fails with (kind, message). go: steps are taken while it is set. accept: submits
-        are answered while it is set. seen: every message of the clients, in order.
+        script: what a choice says. refuse: the answer to a `Submit` instead of `Accepted`. fail_after: number
+        of tokens after which a choice fails, and the kind and message of its fault. ready: whether a
+        generation could run. step_seconds: time between steps. go: steps are taken while it is set. accept:
+        submits are answered while it is set. seen: every message of the clients, in order.
     """
 
-    endpoint: str
-    limits: ModelLimits
-    script: Script
-    refuse: Callable[[Submit], Rejected | None] = lambda submit: None
-    fail_after: Callable[[Submit], tuple[int, str, str] | None] = lambda submit: None
-    ready: bool = True
-    step_seconds: float = 0.0
-    seen: "queue.Queue[ClientMessage]" = field(default_factory=queue.Queue)
-
-    def __post_init__(self) -> None:
+    def __init__(self, endpoint: str, limits: ModelLimits, script: Script, *, ready: bool = True) -> None:
+        self.limits = limits
+        self.script = script
+        self._told_ready = ready
         self.go, self.accept = threading.Event(), threading.Event()
-        self.go.set()
-        self.accept.set()
+        self.reset()
+        self.ready = ready
         self._open: dict[tuple[bytes, int], list[_Choice]] = {}
         self._waiting: list[tuple[bytes, Submit]] = []
         self._clients: set[bytes] = set()
         self._ended = threading.Event()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._socket = channels.bind_router(self._context, self.endpoint)
+        self._socket = channels.bind_router(self._context, endpoint)
         self._decoder = codec.client_decoder()
         self._incarnation = new_incarnation()
-        self._told_ready = self.ready
         self._thread = threading.Thread(target=self._run, name="scripted-scheduler", daemon=True)
         self._thread.start()
+
+    def reset(self) -> None:
+        """Forget everything but the script."""
+        self.refuse: Callable[[Submit], Rejected | None] = lambda submit: None
+        self.fail_after: Callable[[Submit], tuple[int, str, str] | None] = lambda submit: None
+        self.ready = True
+        self.step_seconds = 0.0
+        self.seen: queue.Queue[ClientMessage] = queue.Queue()
+        self.go.set()
+        self.accept.set()
 
     def close(self) -> None:
         self._ended.set()
         self._thread.join()
         self._context.destroy(0)
 
-    def expect(self, kind: type[Message]) -> Message:
+    def expect(self, kind: type[M]) -> M:
         """The next message of this kind; others are passed over."""
         while True:
             message = self.seen.get(timeout=_PATIENCE)
             if isinstance(message, kind):
                 return message
+
+    @property
+    def num_clients(self) -> int:
+        """Clients that introduced themselves."""
+        return len(self._clients)
 
     @property
     def num_open(self) -> int:

@@ -1,4 +1,4 @@
-"""Scheduling and caching must not be visible in the answers: a context-sensitive model against transformers."""
+"""Scheduling and caching are not visible in the answers: a context-sensitive model beside transformers."""
 
 import random
 from collections.abc import Callable, Iterator

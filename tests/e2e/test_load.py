@@ -31,9 +31,7 @@ def load(server: Server, streams: int, seconds: float) -> int:
         while time.monotonic() < end:
             prompt = [rng.randrange(5, 40000) for _ in range(rng.randrange(4, 60))]
             max_tokens = rng.randrange(8, 40)
-            stream = client.stream(
-                prompt, max_tokens=max_tokens, ignore_eos=True, temperature=1, return_token_ids=True
-            )
+            stream = client.stream(prompt, max_tokens=max_tokens, ignore_eos=True, temperature=1)
             assert stream.errors == []
             assert stream.finish == {0: ["length"]}
             assert stream.done

@@ -76,11 +76,9 @@ def test_o14_an_empty_text_is_a_prompt_where_the_tokenizer_adds_bos(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     model = make_script_model(tmp_path_factory.mktemp("bos"), "abc", tokenizer="S", add_bos=True)
-    server = start_server(model.path, "--device", "cpu", "--max-model-len", str(M), "--cpu-threads", "1")
-    try:
-        assert Client(server.url).complete("", max_tokens=1)["usage"]["prompt_tokens"] == 1
-    finally:
-        server.stop()
+    flags = ("--device", "cpu", "--max-model-len", str(M), "--cpu-threads", "1")
+    with start_server(model.path, *flags) as server, Client(server.url) as client:
+        assert client.complete("", max_tokens=1)["usage"]["prompt_tokens"] == 1
 
 
 @pytest.mark.parametrize("prompt", [[5, -1], [5, None], [5, 2**63], [5, 1.5], [[5], [None]]])

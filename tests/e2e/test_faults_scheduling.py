@@ -77,7 +77,7 @@ def test_o37_a_vanished_client_ends_its_requests(narrow: Client, stream: bool) -
     long = {"prompt": [5] * 8, "max_tokens": 2000, "ignore_eos": True, "stream": stream}
     first = open_request(narrow, long)
     wait_until(lambda: running(narrow) == 1, within=5, what="the first request runs")
-    second = open_request(narrow, {**long, "prompt": [6] * 999})
+    second = open_request(narrow, {**long, "prompt": [6] * 999, "max_tokens": 1000})
     wait_until(lambda: waiting(narrow) == 1, within=5, what="the second request waits")
     second.close()
     first.close()
@@ -125,7 +125,7 @@ def test_o39_a_request_larger_than_the_pool_blocks_nobody(tiny: Client, body: di
 
 def test_o44_a_stream_goes_on_while_a_long_prompt_is_read(folder: Path) -> None:
     budget = 32
-    flags = ("--max-num-batched-tokens", str(budget), "--max-model-len", "4096", "--no-enable-prefix-caching")
+    flags = ("--max-num-batched-tokens", str(budget), "--max-model-len", "2048", "--no-enable-prefix-caching")
     for client in serve(folder, *flags, step_ms=20):
         body = {"prompt": [5], "max_tokens": 80, "ignore_eos": True, "stream": True}
         with (

@@ -31,6 +31,12 @@ class Client:
         self.url = url
         self.http = httpx.Client(base_url=url, timeout=timeout)
 
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
     def close(self) -> None:
         self.http.close()
 

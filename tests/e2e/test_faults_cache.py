@@ -77,6 +77,7 @@ def test_o40_preemption_changes_no_token(serve: Serve, ctx: Path, fields: dict[s
     alone = [tokens(roomy, prompt, 3 * B, **fields) for prompt in prompts]
     # 6 blocks a request, 9 in the pool: one and a half requests.
     tight = serve("--num-gpu-blocks-override", "9", "--no-enable-prefix-caching")
+    tight.teach_short_answers(30)
     preempted = tight.metric("octavo_num_preemptions_total")
     with ThreadPoolExecutor(2) as pool:
         together = list(pool.map(lambda prompt: answer(tight, prompt, 3 * B, **fields), prompts))

@@ -7,18 +7,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import torch
 
 from octavo.tests.support.client import Client
 from octavo.tests.support.demo import demo_model
 from octavo.tests.support.models import make_ctx_model
-from octavo.tests.support.reference import greedy_ids, next_logits
+from octavo.tests.support.reference import all_logits, greedy_ids
 from octavo.tests.support.server import start_server
 
 pytestmark = pytest.mark.e2e
 
 MAX_TOKENS = 24
-# bfloat16 has 8 bits of precision: logits of about 20 that are closer than this are a tie.
-BF16_TIE = 0.25
+# bfloat16 has 8 bits of precision: neighbours around 25 are 0.125 apart, and 30 layers add to it.
+BF16_TIE = 0.5
 
 CUTS = {
     "block16": ("--block-size", "16"),
@@ -64,10 +65,12 @@ def ask(client: Client, prompt: list[int]) -> list[int]:
 
 @pytest.mark.parametrize("cut", CUTS)
 def test_ctx_model_alone_and_together(ctx: Path, cut: str) -> None:
-    cases = prompts(20, 700, 250)
+    cases = prompts(12, 500, 250)
     expected = [greedy_ids(ctx, prompt, MAX_TOKENS) for prompt in cases]
     with served(ctx, "float32", *CUTS[cut]) as client:
         assert [ask(client, prompt) for prompt in cases] == expected
+        if cut == "tiny-pool":
+            client.teach_short_answers(300)
         with ThreadPoolExecutor(32) as pool:
             together = list(pool.map(lambda prompt: ask(client, prompt), [*cases, *cases[:12]]))
         assert together == [*expected, *expected[:12]]
@@ -97,7 +100,9 @@ def test_demo_model_in_bfloat16_up_to_ties() -> None:
     with served(model, "bfloat16") as client:
         answers = [ask(client, prompt) for prompt in cases]
     for prompt, answer in zip(cases, answers, strict=True):
-        for position, token in enumerate(answer):
-            logits = next_logits(model, prompt + answer[:position], dtype="bfloat16")
-            gap = float(logits.max() - logits[token])
-            assert gap <= BF16_TIE, f"token {position} of a prompt of {len(prompt)} is {gap} below the best"
+        logits = all_logits(model, prompt + answer, dtype="bfloat16")[len(prompt) - 1 : -1]
+        chosen = logits.gather(1, torch.tensor(answer).unsqueeze(1)).squeeze(1)
+        gaps = logits.max(dim=1).values - chosen
+        assert float(gaps.max()) <= BF16_TIE, (
+            f"after a prompt of {len(prompt)}: {gaps.tolist()} below the best"
+        )

@@ -16,7 +16,17 @@ ANSWER = "The capital of France is Paris."
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    server = start_server(demo_model(), "--device", "cpu", "--served-model-name", "demo", "--api-key", "key")
+    server = start_server(
+        demo_model(),
+        "--device",
+        "cpu",
+        "--dtype",
+        "float32",
+        "--served-model-name",
+        "demo",
+        "--api-key",
+        "key",
+    )
     yield server
     server.stop()
 

@@ -80,6 +80,11 @@ class Client:
         assert error["type"]
         return error
 
+    def teach_short_answers(self, count: int) -> None:
+        """Answers of one token, so that the server expects short ones and admits more than will fit."""
+        for _ in range(count):
+            self.complete([5], max_tokens=1)
+
     def alive(self) -> bool:
         """Whether /health is 200 and a 1-token completion answers."""
         if self.http.get("/health").status_code != 200:

@@ -31,8 +31,8 @@ def greedy_ids(
     return result
 
 
-def next_logits(path: Path, ids: list[int], *, dtype: str = "float32") -> torch.Tensor:
-    """The logits after `ids`, [vocab_size]."""
+def all_logits(path: Path, ids: list[int], *, dtype: str = "float32") -> torch.Tensor:
+    """The logits after each of `ids`, [len(ids), vocab_size], in float32."""
     with torch.inference_mode():
-        logits: torch.Tensor = _model(path, dtype)(torch.tensor([ids])).logits[0, -1].float()
+        logits: torch.Tensor = _model(path, dtype)(torch.tensor([ids])).logits[0].float()
     return logits

@@ -17,6 +17,7 @@ class Choice:
         self.index = index
         self.finish_reason: str | None = None
         self.stop_reason: int | str | None = None
+        self.token_ids: list[int] = []
         self.logprobs: list[TokenLogprobs] = []
         self._pieces: list[str] = []
 
@@ -27,6 +28,7 @@ class Choice:
     def add(self, chunk: Chunk) -> None:
         """Take the choice's next chunk."""
         self._pieces.append(chunk.text)
+        self.token_ids += chunk.token_ids
         if chunk.logprobs:
             self.logprobs += chunk.logprobs
         if chunk.finish_reason is not None:

@@ -15,6 +15,7 @@ class CompletionRequest(GenerationRequest, kw_only=True):
     echo: bool | None = None  # answer with the prompt in front
     logprobs: int | None = None  # how many alternatives to report beside each token
     best_of: int | None = None
+    return_token_ids: bool | None = None  # answer with the ids of the output tokens beside the text
 
     def params(self, timeout: float) -> SamplingParams:
         """The sampling parameters of each prompt. Raises InvalidRequestError."""

@@ -47,7 +47,6 @@ _GENERATION_FEATURES: _Features = {
     "structural_tag": (),
     "logits_processors": ([],),
     "return_tokens_as_token_ids": (False,),
-    "return_token_ids": (False,),
     "kv_transfer_params": (),
     "vllm_xargs": ({},),
     "repetition_detection": (),
@@ -62,6 +61,7 @@ UNSUPPORTED: dict[Endpoint, _Features] = {
     },
     Endpoint.CHAT: {
         **_GENERATION_FEATURES,
+        "return_token_ids": (False,),
         "tools": ([],),
         "tool_choice": ("none", "auto"),
         "functions": ([],),

@@ -12,14 +12,15 @@ from .events import EventFormat, finish_fields, json_text, json_value
 from .logprobs import CompletionLogprobs, LogprobWriter
 
 
-class CompletionChoice(msgspec.Struct):
+class CompletionChoice(msgspec.Struct, omit_defaults=True):
     """One text that goes on from a prompt."""
 
     index: int
     text: str
     logprobs: CompletionLogprobs | None
     finish_reason: str | None
-    stop_reason: int | str | None = None  # the stop token or stop string that ended the text
+    stop_reason: int | str | None  # the stop token or stop string that ended the text
+    token_ids: list[int] | None = None  # of the output, when they were asked for
 
 
 class Completion(msgspec.Struct, kw_only=True):
@@ -46,12 +47,14 @@ class CompletionFormat(EventFormat):
         options: StreamOptions | None = None,
         skip_special_tokens: bool = True,
         with_logprobs: bool = False,
+        with_token_ids: bool = False,
     ) -> None:
         super().__init__(answer_id, "text_completion", created, model, options)
         self._id, self._model, self._created = answer_id, model, created
         self._tokenizer = tokenizer
         self._skip_special_tokens = skip_special_tokens
         self._with_logprobs = with_logprobs
+        self._with_token_ids = with_token_ids
         self._writers: dict[int, LogprobWriter] = {}
         self._plain = b',"logprobs":null,"finish_reason":null}' + self.tail(None)
 
@@ -60,8 +63,10 @@ class CompletionFormat(EventFormat):
 
     def chunk(self, chunk: Chunk, usage: Usage | None) -> bytes:
         start = b'%b{"index":%d,"text":%b' % (self._head, chunk.index, json_text(chunk.text))
-        if chunk.finish_reason is None and not chunk.logprobs and usage is None:
+        if chunk.finish_reason is None and not chunk.logprobs and usage is None and not self._with_token_ids:
             return start + self._plain
+        if self._with_token_ids:
+            start = b'%b,"token_ids":%b' % (start, json_value(list(chunk.token_ids)))
         return b'%b,"logprobs":%b,"finish_reason":%b}%b' % (
             start,
             json_value(self._logprobs(chunk.index, chunk.logprobs)) if chunk.logprobs else b"null",
@@ -81,6 +86,7 @@ class CompletionFormat(EventFormat):
                     self._logprobs(choice.index, choice.logprobs) if self._with_logprobs else None,
                     choice.finish_reason,
                     choice.stop_reason,
+                    choice.token_ids if self._with_token_ids else None,
                 )
                 for choice in choices
             ],

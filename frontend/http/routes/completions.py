@@ -43,6 +43,7 @@ class Completions:
             options=body.stream_options,
             skip_special_tokens=params.skip_special_tokens,
             with_logprobs=params.logprobs is not None,
+            with_token_ids=bool(body.return_token_ids),
         )
         generation = Generation(service.engine, jobs, service.metrics)
         return GenerationResponse(generation, form, name, stream=bool(body.stream))

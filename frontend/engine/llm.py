@@ -64,8 +64,8 @@ class LLM:
         """Generate for one prompt or for a list, with one `SamplingParams` for all or one for each.
 
         Returns the finished outputs in the order of the prompts. With `stream`, or with SamplingParams whose
-        stream is True, returns an iterator over what comes, as it comes: the pieces, not the whole, unless `output_kind` says
-        otherwise. A request that fails alone ends with finish_reason "error" or "timeout"; the others go on.
+        stream is True, returns an iterator over what comes, as it comes: the pieces, not the whole, unless
+        `output_kind` says otherwise. A request that fails alone ends with finish_reason "error" or "timeout"; the others go on.
 
         Raises InvalidRequestError (a ValueError) before anything is generated, EngineDeadError.
         """

@@ -65,7 +65,8 @@ class LLM:
 
         Returns the finished outputs in the order of the prompts. With `stream`, or with SamplingParams whose
         stream is True, returns an iterator over what comes, as it comes: the pieces, not the whole, unless
-        `output_kind` says otherwise. A request that fails alone ends with finish_reason "error" or "timeout"; the others go on.
+        `output_kind` says otherwise. A request that fails alone ends with finish_reason "error" or "timeout";
+        the others go on.
 
         Raises InvalidRequestError (a ValueError) before anything is generated, EngineDeadError.
         """

@@ -7,12 +7,13 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ....protocol.errors import OctavoError
-from ..connection import close_after, cut
+from ..connection import close_after, cut, direct_send
 from .chunks import Choice
 from .disconnect import watch_client
 from .format import Format
 from .run import Generation
 
+_BODY = "http.response.body"
 _log = logging.getLogger(__name__)
 
 
@@ -51,13 +52,15 @@ class GenerationResponse(Response):
         form, generation = self._format, self._generation
         headers = [(b"content-type", form.media_type.encode()), *_STREAM_HEADERS]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
+        send = direct_send(scope, send)
         if opening := form.opening():
             await _send_part(send, opening)
         source = generation.chunks()
         try:
             async for chunks in source:
                 usage = generation.usage() if form.counts_every_chunk else None
-                await _send_part(send, b"".join([form.chunk(chunk, usage) for chunk in chunks]))
+                frames = [form.chunk(chunk, usage) for chunk in chunks]
+                await send({"type": _BODY, "body": b"".join(frames), "more_body": True})
         except Exception as error:
             await self._send_failure(scope, send, error)
             return
@@ -84,4 +87,4 @@ _STREAM_HEADERS: Sequence[tuple[bytes, bytes]] = (
 
 
 async def _send_part(send: Send, part: bytes, *, more: bool = True) -> None:
-    await send({"type": "http.response.body", "body": part, "more_body": more})
+    await send({"type": _BODY, "body": part, "more_body": more})

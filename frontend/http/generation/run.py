@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
-from ....protocol.errors import RequestAbortedError
 from ...engine.async_client import AsyncClient
 from ...engine.stream import Stream
 from ..metrics.requests import RequestMetrics
@@ -27,7 +26,6 @@ class Generation:
         self._jobs = jobs
         self._progress = [Progress(job, metrics) for job in jobs]
         self._streams: list[Stream] = []
-        self._aborted = False
 
     @property
     def num_choices(self) -> int:
@@ -50,12 +48,9 @@ class Generation:
         except BaseException:
             self.abort()
             raise
-        if self._aborted:
-            raise RequestAbortedError("the client is gone")
 
     def abort(self) -> None:
         """End what still runs. May be called at any time, and again."""
-        self._aborted = True
         for stream in self._streams:
             if not stream.ended:
                 self._engine.abort(stream)

@@ -34,7 +34,7 @@ class AsyncClient:
         self._link: Link | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._beat: asyncio.TimerHandle | None = None
-        self._waiters: dict[int, asyncio.Future[None]] = {}  # by stream number
+        self._waiters: dict[int, list[asyncio.Future[None]]] = {}  # by stream number
         self._queries: dict[int, asyncio.Future[None]] = {}
         self._tokens = itertools.count(1)
         self._flushing = False
@@ -152,16 +152,16 @@ class AsyncClient:
     async def _changed(self, stream: Stream) -> None:
         if self._loop is None:
             raise EngineUnavailableError("the client is not connected")
-        waiter = self._waiters.get(stream.number)
-        if waiter is None:
-            waiter = self._waiters[stream.number] = self._loop.create_future()
-        await asyncio.shield(waiter)
+        # A future for each who waits: one that is cancelled concerns nobody else.
+        waiter = self._loop.create_future()
+        self._waiters.setdefault(stream.number, []).append(waiter)
+        await waiter
 
     def _wake(self, streams: Sequence[Stream]) -> None:
         for stream in streams:
-            waiter = self._waiters.pop(stream.number, None)
-            if waiter is not None and not waiter.done():
-                waiter.set_result(None)
+            for waiter in self._waiters.pop(stream.number, ()):
+                if not waiter.done():
+                    waiter.set_result(None)
 
     def _pump(self) -> None:
         if self._link is None:

@@ -126,6 +126,7 @@ class Stream:
         self.choices = [
             Choice(index, _text(tokenizer, prompt_ids, params), params) for index in range(params.n)
         ]
+        self._running = params.n  # choices
         self._reported: set[int] = set()
 
     @property
@@ -146,9 +147,7 @@ class Stream:
     @property
     def ended(self) -> bool:
         """Whether nothing more will come."""
-        return self.error is not None or all(
-            choice.finish is not FinishReason.NONE for choice in self.choices
-        )
+        return self.error is not None or not self._running
 
     def add(
         self,
@@ -172,7 +171,10 @@ class Stream:
         if start < known:
             tokens = tokens[known - start :]
             logprobs = logprobs[known - start :] if logprobs is not None else None
-        return choice.add(tokens, finish, stop_token, logprobs)
+        stopped = choice.add(tokens, finish, stop_token, logprobs)
+        if choice.ended:
+            self._running -= 1
+        return stopped
 
     def fail(self, error: OctavoError) -> None:
         """The request ends with an error; what was delivered stays."""

@@ -30,6 +30,7 @@ class Server(uvicorn.Server):
             access_log=False,
             log_config=None,
             server_header=False,
+            proxy_headers=False,
             backlog=_BACKLOG,
             timeout_keep_alive=_KEEP_ALIVE,
             timeout_graceful_shutdown=_CLOSE_WITHIN,

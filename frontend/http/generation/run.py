@@ -61,12 +61,17 @@ class Generation:
         Raises OctavoError when a job fails; the others end with it.
         """
         try:
-            if echoes := list(self._echoes()):
+            if echoes := self._echoes():
                 yield echoes
-            source = self._job_chunks(0) if len(self._jobs) == 1 else self._merged()
-            async with aclosing(source):
-                async for chunks in source:
+            if len(self._jobs) == 1:
+                progress, stream = self._progress[0], self._streams[0]
+                async for chunks in self._engine.updates(stream):
+                    progress.took(chunks, stream)
                     yield chunks
+            else:
+                async with aclosing(self._merged()) as merged:
+                    async for chunks in merged:
+                        yield chunks
         except BaseException as error:
             for progress in self._progress:
                 progress.failed(error)
@@ -84,36 +89,16 @@ class Generation:
             cache_salt=job.cache_salt,
         )
 
-    def _echoes(self) -> Sequence[Chunk]:
+    def _echoes(self) -> Chunks:
         return [
             Chunk(index * job.params.n + choice, job.echo, (), None)
             for index, job in enumerate(self._jobs)
             for choice in range(job.params.n if job.echo else 0)
         ]
 
-    async def _job_chunks(self, job: int) -> AsyncGenerator[Chunks, None]:
-        progress, stream = self._progress[job], self._streams[job]
-        first_index = job * self._jobs[job].params.n
-        async for chunks in self._engine.updates(stream):
-            progress.took(chunks, stream)
-            if first_index:
-                for chunk in chunks:
-                    chunk.index += first_index
-            yield chunks
-
     async def _merged(self) -> AsyncGenerator[Chunks, None]:
         queue: asyncio.Queue[Chunks | Exception | None] = asyncio.Queue(_QUEUED)
-
-        async def pump(job: int) -> None:
-            try:
-                async for chunks in self._job_chunks(job):
-                    await queue.put(chunks)
-            except Exception as error:
-                await queue.put(error)
-            else:
-                await queue.put(None)
-
-        pumps = [asyncio.create_task(pump(job)) for job in range(len(self._jobs))]
+        pumps = [asyncio.create_task(self._pump(job, queue)) for job in range(len(self._jobs))]
         running = len(pumps)
         try:
             while running:
@@ -127,3 +112,18 @@ class Generation:
         finally:
             for task in pumps:
                 task.cancel()
+
+    async def _pump(self, job: int, queue: "asyncio.Queue[Chunks | Exception | None]") -> None:
+        """Put the chunks of a job into the queue, and behind them None or what it failed with."""
+        progress, stream = self._progress[job], self._streams[job]
+        first_index = job * self._jobs[job].params.n
+        try:
+            async for chunks in self._engine.updates(stream):
+                progress.took(chunks, stream)
+                for chunk in chunks:
+                    chunk.index += first_index
+                await queue.put(chunks)
+        except Exception as error:
+            await queue.put(error)
+        else:
+            await queue.put(None)

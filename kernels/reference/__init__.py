@@ -8,7 +8,7 @@ from .attention import AttentionPlan, paged_attention, plan_attention
 from .layers.activation import gelu_tanh_mul, silu_mul
 from .layers.kv_cache import write_kv
 from .layers.norm import add_rms_norm, rms_norm
-from .layers.rope import apply_rope
+from .layers.rope import apply_rope, rope_and_write_kv
 from .sampling.draw import NO_TOKEN, draw_greedy, draw_gumbel, draw_inverse_cdf
 from .sampling.filters import apply_min_p, apply_top_k, apply_top_p
 from .sampling.logprobs import Logprobs, compute_logprobs
@@ -59,6 +59,7 @@ __all__ = [
     "philox4x32",
     "plan_attention",
     "rms_norm",
+    "rope_and_write_kv",
     "sample",
     "silu_mul",
     "write_kv",

@@ -2,6 +2,9 @@
 
 from torch import Tensor, float32
 
+from .kv_cache import write_kv
+from .norm import rms_norm
+
 
 def apply_rope(q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor) -> None:
     """Rotates `q` and `k` in place, computed in float32.
@@ -27,3 +30,35 @@ def apply_rope(q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor) -> None
         rotated2 = x2 * cos + x1 * sin
         x[..., :half] = rotated1
         x[..., half : 2 * half] = rotated2
+
+
+def rope_and_write_kv(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    positions: Tensor,
+    cos_sin: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    slots: Tensor,
+    *,
+    q_weight: Tensor | None = None,
+    k_weight: Tensor | None = None,
+    eps: float = 1e-6,
+) -> None:
+    """Rotates `q` in place, and writes the rotated `k` and `v` to the cache; k and v stay as they are.
+
+    With weights, each head of q and k first goes through an RMSNorm over its dimension, all in float32.
+
+    Args:
+        q, k, v: [num_tokens, num_heads or num_kv_heads, head_dim].
+        positions, cos_sin: as in `apply_rope`.
+        k_cache, v_cache, slots: as in `write_kv`.
+        q_weight, k_weight: [head_dim], both or none.
+    """
+    wide_q, wide_k = q.to(float32, copy=True), k.to(float32, copy=True)
+    if q_weight is not None and k_weight is not None:
+        wide_q, wide_k = rms_norm(wide_q, q_weight, eps), rms_norm(wide_k, k_weight, eps)
+    apply_rope(wide_q, wide_k, positions, cos_sin)
+    q.copy_(wide_q)
+    write_kv(wide_k, v, k_cache, v_cache, slots)

@@ -1,0 +1,1 @@
+"""Triton forms of what a transformer layer does besides attention."""

@@ -5,6 +5,7 @@ form of each under the same name.
 """
 
 from .attention import AttentionPlan, paged_attention, plan_attention
+from .attention_split import AttentionSplit, split_attention
 from .layers.activation import gelu_tanh_mul, silu_mul
 from .layers.kv_cache import write_kv
 from .layers.norm import add_rms_norm, rms_norm
@@ -28,6 +29,7 @@ __all__ = [
     "GREEDY_BELOW",
     "NO_TOKEN",
     "AttentionPlan",
+    "AttentionSplit",
     "Logprobs",
     "Penalties",
     "SamplingColumns",
@@ -62,5 +64,6 @@ __all__ = [
     "rope_and_write_kv",
     "sample",
     "silu_mul",
+    "split_attention",
     "write_kv",
 ]

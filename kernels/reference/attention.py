@@ -87,6 +87,7 @@ def paged_attention(
     softcap: float | None = None,
     out: Tensor | None = None,
     plan: AttentionPlan | None = None,
+    rows: Tensor | None = None,
 ) -> Tensor:
     """Returns causal attention of every query over its row's context, [num_tokens, num_heads, head_dim].
 
@@ -104,7 +105,10 @@ def paged_attention(
         window: when set, a query at position p sees only positions above p - window.
         out: [num_tokens, num_heads, head_dim], written and returned when given.
         plan: the step's indexes if the caller has them, from `plan_attention` with the same arguments.
+        rows: [R] int64 when block_tables holds permanent rows: which of them each of the R rows is.
     """
+    if rows is not None:
+        block_tables = block_tables[rows]
     if plan is None:
         block_size = k_cache.shape[1]
         plan = plan_attention(block_tables, query_start, seq_lens, block_size=block_size, window=window)

@@ -34,6 +34,14 @@ def dtype(request):
     return request.param
 
 
+@pytest.fixture(params=["float32", "half"])
+def product_dtype(request, device):
+    """The dtype for kernels with matrix products, which the interpreter has not for bfloat16."""
+    if request.param == "float32":
+        return torch.float32
+    return torch.bfloat16 if device == "cuda" else torch.float16
+
+
 def relative_error(got, expected):
     """Root-mean-square error over the root mean square of the expected values; NaN when either has a NaN."""
     got, expected = got.double().cpu(), expected.double().cpu()
@@ -48,3 +56,33 @@ def assert_close():
         assert error <= limit, f"relative error {error:.2e}, at most {limit:.0e}"
 
     return check
+
+
+@pytest.fixture
+def make_paged(device):
+    """Builds the arguments of `paged_attention` for rows given as (queries, context) pairs.
+
+    Blocks are shuffled, and slots that no row owns hold NaN, as memory that nobody cleared may.
+    """
+
+    def make(rows, *, num_heads, num_kv_heads, head_dim, block_size, dtype=torch.float32):
+        num_owned = [-(-length // block_size) for _, length in rows]
+        num_blocks = sum(num_owned) + 3
+        shape = (num_blocks, block_size, num_kv_heads, head_dim)
+        caches = [torch.full(shape, float("nan"), dtype=dtype) for _ in range(2)]
+        free = torch.randperm(num_blocks).tolist()
+        tables = torch.randint(0, num_blocks, (len(rows), max(num_owned) + 2), dtype=torch.int32)
+        for row, (_, length) in enumerate(rows):
+            blocks = torch.tensor([free.pop() for _ in range(num_owned[row])], dtype=torch.int64)
+            tables[row, : len(blocks)] = blocks.int()
+            positions = torch.arange(length)
+            slots = blocks[positions // block_size] * block_size + positions % block_size
+            for cache in caches:
+                values = torch.randn(length, num_kv_heads, head_dim).to(dtype)
+                cache.view(-1, num_kv_heads, head_dim)[slots] = values
+        starts = torch.tensor([0] + [n for n, _ in rows]).cumsum(0).int()
+        q = torch.randn(int(starts[-1]), num_heads, head_dim).to(dtype)
+        lengths = torch.tensor([length for _, length in rows], dtype=torch.int32)
+        return [x.to(device) for x in (q, *caches, tables, starts, lengths)]
+
+    return make

@@ -1,0 +1,194 @@
+"""Attention of rows with one query: contexts split over programs, the last one of a row merges."""
+
+import triton
+import triton.language as tl
+from torch import Tensor
+from triton.language.extra.cuda import gdc_wait
+
+from ..launch import pdl_options
+from .plan import WINDOW_ALIGN, AttentionPlan
+from .tiles import load_tile, online_step, soft_limit
+
+
+@triton.jit
+def _merge(
+    partial_ptr, lse_ptr, out_ptr, first_item, num_splits, head,
+    NUM_KV_HEADS: tl.constexpr, GROUP: tl.constexpr, GROUP_PAD: tl.constexpr, HEAD_DIM: tl.constexpr,
+    DIM_BLOCK: tl.constexpr, SPLITS: tl.constexpr, MERGE: tl.constexpr,
+):  # fmt: skip
+    """out = sum_s 2^(lse_s - lse) partial_s over a row's items s, where 2^lse = sum_s 2^lse_s.
+
+    The loads bypass L1, which is not coherent with what other programs wrote.
+    """
+    member = tl.arange(0, GROUP_PAD)
+    dim = tl.arange(0, DIM_BLOCK)
+    split = tl.arange(0, SPLITS)
+    at = ((first_item + split) * NUM_KV_HEADS + head)[:, None] * GROUP_PAD + member[None, :]
+    lse = tl.load(lse_ptr + at, mask=(split < num_splits)[:, None], other=float("-inf"), cache_modifier=".cg")
+    best = tl.max(lse, axis=0)
+    total = tl.sum(tl.exp2(lse - best[None, :]), axis=0)
+    acc = tl.zeros((GROUP_PAD, DIM_BLOCK), tl.float32)
+    for start in range(0, num_splits, MERGE):
+        split = start + tl.arange(0, MERGE)
+        inside = split < num_splits
+        at = ((first_item + split) * NUM_KV_HEADS + head)[:, None] * GROUP_PAD + member[None, :]
+        lse = tl.load(lse_ptr + at, mask=inside[:, None], other=float("-inf"), cache_modifier=".cg")
+        weights = tl.exp2(lse - best[None, :])
+        at = at.to(tl.int64)[:, :, None] * HEAD_DIM + dim[None, None, :]
+        mask = inside[:, None, None] & (dim < HEAD_DIM)[None, None, :]
+        partial = tl.load(partial_ptr + at, mask=mask, other=0.0, cache_modifier=".cg")
+        acc += tl.sum(partial * weights[:, :, None], axis=0)
+    acc = acc / total[:, None]
+    mask = (member < GROUP)[:, None] & (dim < HEAD_DIM)[None, :]
+    at = out_ptr + member[:, None] * HEAD_DIM + dim[None, :]
+    tl.store(at, acc.to(out_ptr.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def _decode_attention_kernel(
+    q_ptr, k_ptr, v_ptr, tables_ptr, rows_ptr, query_start_ptr, seq_lens_ptr,
+    item_row_ptr, item_split_ptr, first_item_ptr, chunk_ptr, partial_ptr, lse_ptr, arrivals_ptr, out_ptr,
+    scale, q_stride, out_stride, slot_stride, table_stride,
+    NUM_KV_HEADS: tl.constexpr, GROUP: tl.constexpr, GROUP_PAD: tl.constexpr, GROUP_ROWS: tl.constexpr,
+    HEAD_DIM: tl.constexpr, DIM_BLOCK: tl.constexpr, BLOCK_SIZE: tl.constexpr, TILE: tl.constexpr,
+    WINDOW: tl.constexpr, ALIGN: tl.constexpr, SOFTCAP: tl.constexpr, PRECISION: tl.constexpr,
+    SPLITS: tl.constexpr, MERGE: tl.constexpr, STAGES: tl.constexpr, HAS_ROWS: tl.constexpr,
+    PDL: tl.constexpr,
+):  # fmt: skip
+    """softmax(scale q K^T) V of one query's GROUP heads over a part of its context.
+
+    Grid (num_kv_heads, items). The heads that share a KV head are the GROUP_ROWS (at least 16) rows of a
+    matrix product; rows past GROUP are padding. `scale` includes log2(e). A row cut into several items leaves
+    its parts in `partial`; the program that arrives last merges them, which needs no second launch.
+    """
+    head = tl.program_id(0)
+    item = tl.program_id(1)
+    row = tl.load(item_row_ptr + item)
+    if row < 0:
+        return
+    split = tl.load(item_split_ptr + item)
+    first_item = tl.load(first_item_ptr + row)
+    num_splits = tl.load(first_item_ptr + row + 1) - first_item
+    chunk = tl.load(chunk_ptr)
+    length = tl.load(seq_lens_ptr + row)
+    token = tl.load(query_start_ptr + row).to(tl.int64)
+    table_row = row
+    if HAS_ROWS:
+        table_row = tl.load(rows_ptr + row).to(tl.int32)
+    table_ptr = tables_ptr + table_row.to(tl.int64) * table_stride
+    visible = 0
+    if WINDOW > 0:
+        visible = tl.maximum(length - WINDOW, 0)
+    begin = visible // ALIGN * ALIGN + split * chunk
+    end = tl.minimum(begin + chunk, length)
+
+    member = tl.arange(0, GROUP_ROWS)
+    dim = tl.arange(0, DIM_BLOCK)
+    if PDL:
+        gdc_wait()
+    at = q_ptr + token * q_stride + (head * GROUP + member)[:, None] * HEAD_DIM + dim[None, :]
+    q = tl.load(at, mask=(member < GROUP)[:, None] & (dim < HEAD_DIM)[None, :], other=0.0)
+    acc = tl.zeros((GROUP_ROWS, DIM_BLOCK), tl.float32)
+    best = tl.full((GROUP_ROWS,), float("-inf"), tl.float32)
+    total = tl.zeros((GROUP_ROWS,), tl.float32)
+    for start in tl.range(begin, end, TILE, num_stages=STAGES):
+        k, v = load_tile(
+            k_ptr, v_ptr, table_ptr, start, visible, end, slot_stride, head * HEAD_DIM,
+            HEAD_DIM, DIM_BLOCK, BLOCK_SIZE, TILE, True,
+        )  # fmt: skip
+        scores = tl.dot(q, tl.trans(k.to(q.dtype)), input_precision=PRECISION) * scale
+        if SOFTCAP > 0:
+            scores = soft_limit(scores, SOFTCAP)
+        position = start + tl.arange(0, TILE)
+        scores = tl.where(((position >= visible) & (position < end))[None, :], scores, float("-inf"))
+        acc, best, total = online_step(acc, best, total, scores, v.to(q.dtype), PRECISION)
+    acc = acc / total[:, None]
+
+    out_at = out_ptr + token * out_stride + head * GROUP * HEAD_DIM
+    inside = (member < GROUP)[:, None] & (dim < HEAD_DIM)[None, :]
+    if num_splits == 1:
+        at = out_at + member[:, None] * HEAD_DIM + dim[None, :]
+        tl.store(at, acc.to(out_ptr.dtype.element_ty), mask=inside)
+    else:
+        place = (item * NUM_KV_HEADS + head) * GROUP_PAD + member
+        at = partial_ptr + place.to(tl.int64)[:, None] * HEAD_DIM + dim[None, :]
+        tl.store(at, acc, mask=inside)
+        tl.store(lse_ptr + place, best + tl.log2(total), mask=member < GROUP)
+        # All threads' stores come before the arrival, and the arrival before the last program's loads.
+        tl.debug_barrier()
+        arrived = tl.atomic_add(arrivals_ptr + row * NUM_KV_HEADS + head, 1, sem="acq_rel")
+        if arrived == num_splits - 1:
+            tl.store(arrivals_ptr + row * NUM_KV_HEADS + head, 0)
+            _merge(
+                partial_ptr, lse_ptr, out_at, first_item, num_splits, head,
+                NUM_KV_HEADS, GROUP, GROUP_PAD, HEAD_DIM, DIM_BLOCK, SPLITS, MERGE,
+            )  # fmt: skip
+
+
+def launch_decode(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    block_tables: Tensor,
+    rows: Tensor | None,
+    query_start: Tensor,
+    seq_lens: Tensor,
+    out: Tensor,
+    plan: AttentionPlan,
+    *,
+    scale: float,
+    window: int,
+    softcap: float,
+    precision: str,
+    pdl: bool,
+) -> None:
+    """Runs the rows with one query; `paged_attention` has checked the arguments."""
+    num_rows = seq_lens.shape[0]
+    num_heads, head_dim = q.shape[1:]
+    block_size, num_kv_heads = k_cache.shape[1:3]
+    group = num_heads // num_kv_heads
+    group_pad = triton.next_power_of_2(group)
+    dim_block = triton.next_power_of_2(head_dim)
+    # One warp with short tiles where blocks are short, two with tiles of a block where they are long.
+    tile, warps, stages = (64, 2, 4) if block_size % 64 == 0 else (32, 1, 5)
+    _decode_attention_kernel[(num_kv_heads, plan.num_items(num_rows))](
+        q,
+        k_cache,
+        v_cache,
+        block_tables,
+        seq_lens if rows is None else rows,
+        query_start,
+        seq_lens,
+        plan.item_row,
+        plan.item_split,
+        plan.first_item,
+        plan.chunk,
+        plan.partial,
+        plan.partial_lse,
+        plan.arrivals,
+        out,
+        scale * 1.4426950408889634,
+        q.stride(0),
+        out.stride(0),
+        k_cache.stride(1),
+        block_tables.stride(0),
+        NUM_KV_HEADS=num_kv_heads,
+        GROUP=group,
+        GROUP_PAD=group_pad,
+        GROUP_ROWS=max(group_pad, 16),
+        HEAD_DIM=head_dim,
+        DIM_BLOCK=dim_block,
+        BLOCK_SIZE=block_size,
+        TILE=tile,
+        WINDOW=window,
+        ALIGN=WINDOW_ALIGN,
+        SOFTCAP=softcap,
+        PRECISION=precision,
+        SPLITS=triton.next_power_of_2(plan.target_for(num_rows) + 1),
+        MERGE=max(4096 * warps // (group_pad * dim_block), 1),
+        STAGES=stages,
+        HAS_ROWS=rows is not None,
+        PDL=pdl,
+        num_warps=warps,
+        **pdl_options(pdl),
+    )

@@ -1,5 +1,5 @@
 """Numerical kernels, each in two forms: a plain torch reference and a Triton kernel of the same signature.
 
-The reference defines what is right and is what runs on a CPU; the Triton form must equal it. Nothing here
-knows rows, plans or requests: functions take tensors and return or fill tensors.
+The reference defines what is right and runs anywhere; the Triton form must equal it. Functions take tensors
+and return or fill tensors: a row is an index to them. They know no requests, models or processes.
 """

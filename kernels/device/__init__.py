@@ -12,17 +12,44 @@ from .layers.activation import gelu_tanh_mul, silu_mul
 from .layers.kv_cache import write_kv
 from .layers.norm import add_rms_norm, rms_norm
 from .layers.rope import apply_rope, rope_and_write_kv
+from .sampling.draw import DrawWorkspace, draw_tokens, make_draw_workspace
+from .sampling.logprobs import compute_logprobs, logprobs_workspace_size
+from .sampling.penalties import apply_penalties
+from .sampling.pipeline import SamplingWorkspace, make_sampling_workspace, sample
+from .sampling.threshold import find_threshold, make_candidates
+from .sampling.token_lists import add_logit_bias, allow_only, ban_tokens, ban_words
+from .step.commit import commit_tokens
+from .step.diff import apply_diff
+from .step.inputs import build_step_inputs
 
 __all__ = [
     "AttentionPlan",
+    "DrawWorkspace",
+    "SamplingWorkspace",
+    "add_logit_bias",
     "add_rms_norm",
+    "allow_only",
+    "apply_diff",
+    "apply_penalties",
     "apply_rope",
+    "ban_tokens",
+    "ban_words",
+    "build_step_inputs",
+    "commit_tokens",
+    "compute_logprobs",
+    "draw_tokens",
+    "find_threshold",
     "gelu_tanh_mul",
+    "logprobs_workspace_size",
     "make_attention_plan",
+    "make_candidates",
+    "make_draw_workspace",
+    "make_sampling_workspace",
     "paged_attention",
     "plan_attention",
     "rms_norm",
     "rope_and_write_kv",
+    "sample",
     "silu_mul",
     "write_kv",
 ]

@@ -10,11 +10,11 @@ from .layers.activation import gelu_tanh_mul, silu_mul
 from .layers.kv_cache import write_kv
 from .layers.norm import add_rms_norm, rms_norm
 from .layers.rope import apply_rope, rope_and_write_kv
-from .sampling.draw import NO_TOKEN, draw_greedy, draw_gumbel, draw_inverse_cdf
-from .sampling.filters import apply_min_p, apply_top_k, apply_top_p
+from .sampling.draw import NO_TOKEN, draw_greedy, draw_gumbel, draw_inverse_cdf, draw_tokens
+from .sampling.filters import apply_min_p, apply_top_k, apply_top_p, find_threshold
 from .sampling.logprobs import Logprobs, compute_logprobs
 from .sampling.penalties import Penalties, apply_penalties, count_tokens, fill_counts
-from .sampling.philox import draw_uniform, draw_uniform_row, philox4x32
+from .sampling.philox import STREAM_GUMBEL, draw_uniform, draw_uniform_row, philox4x32
 from .sampling.pipeline import GREEDY_BELOW, SamplingColumns, TokenRules, apply_rules, filter_logits, sample
 from .sampling.token_lists import (
     TokenLists,
@@ -24,20 +24,27 @@ from .sampling.token_lists import (
     ban_words,
     make_token_lists,
 )
+from .step.commit import commit_tokens
+from .step.diff import apply_diff
+from .step.inputs import PlanColumns, StepInputs, build_step_inputs
 
 __all__ = [
     "GREEDY_BELOW",
     "NO_TOKEN",
+    "STREAM_GUMBEL",
     "AttentionPlan",
     "AttentionSplit",
     "Logprobs",
     "Penalties",
+    "PlanColumns",
     "SamplingColumns",
+    "StepInputs",
     "TokenLists",
     "TokenRules",
     "add_logit_bias",
     "add_rms_norm",
     "allow_only",
+    "apply_diff",
     "apply_min_p",
     "apply_penalties",
     "apply_rope",
@@ -46,15 +53,19 @@ __all__ = [
     "apply_top_p",
     "ban_tokens",
     "ban_words",
+    "build_step_inputs",
+    "commit_tokens",
     "compute_logprobs",
     "count_tokens",
     "draw_greedy",
     "draw_gumbel",
     "draw_inverse_cdf",
+    "draw_tokens",
     "draw_uniform",
     "draw_uniform_row",
     "fill_counts",
     "filter_logits",
+    "find_threshold",
     "gelu_tanh_mul",
     "make_token_lists",
     "paged_attention",

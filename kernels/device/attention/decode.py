@@ -29,19 +29,19 @@ def _merge(
     total = tl.sum(tl.exp2(lse - best[None, :]), axis=0)
     acc = tl.zeros((GROUP_PAD, DIM_BLOCK), tl.float32)
     for start in range(0, num_splits, MERGE):
-        split = start + tl.arange(0, MERGE)
-        inside = split < num_splits
-        at = ((first_item + split) * NUM_KV_HEADS + head)[:, None] * GROUP_PAD + member[None, :]
-        lse = tl.load(lse_ptr + at, mask=inside[:, None], other=float("-inf"), cache_modifier=".cg")
-        weights = tl.exp2(lse - best[None, :])
-        at = at.to(tl.int64)[:, :, None] * HEAD_DIM + dim[None, None, :]
+        some = start + tl.arange(0, MERGE)
+        inside = some < num_splits
+        place = ((first_item + some) * NUM_KV_HEADS + head)[:, None] * GROUP_PAD + member[None, :]
+        some_lse = tl.load(lse_ptr + place, mask=inside[:, None], other=float("-inf"), cache_modifier=".cg")
+        weights = tl.exp2(some_lse - best[None, :])
+        partial_at = partial_ptr + place.to(tl.int64)[:, :, None] * HEAD_DIM + dim[None, None, :]
         mask = inside[:, None, None] & (dim < HEAD_DIM)[None, None, :]
-        partial = tl.load(partial_ptr + at, mask=mask, other=0.0, cache_modifier=".cg")
+        partial = tl.load(partial_at, mask=mask, other=0.0, cache_modifier=".cg")
         acc += tl.sum(partial * weights[:, :, None], axis=0)
     acc = acc / total[:, None]
-    mask = (member < GROUP)[:, None] & (dim < HEAD_DIM)[None, :]
-    at = out_ptr + member[:, None] * HEAD_DIM + dim[None, :]
-    tl.store(at, acc.to(out_ptr.dtype.element_ty), mask=mask)
+    out_at = out_ptr + member[:, None] * HEAD_DIM + dim[None, :]
+    out_mask = (member < GROUP)[:, None] & (dim < HEAD_DIM)[None, :]
+    tl.store(out_at, acc.to(out_ptr.dtype.element_ty), mask=out_mask)
 
 
 @triton.jit
@@ -107,12 +107,12 @@ def _decode_attention_kernel(
     out_at = out_ptr + token * out_stride + head * GROUP * HEAD_DIM
     inside = (member < GROUP)[:, None] & (dim < HEAD_DIM)[None, :]
     if num_splits == 1:
-        at = out_at + member[:, None] * HEAD_DIM + dim[None, :]
-        tl.store(at, acc.to(out_ptr.dtype.element_ty), mask=inside)
+        whole = out_at + member[:, None] * HEAD_DIM + dim[None, :]
+        tl.store(whole, acc.to(out_ptr.dtype.element_ty), mask=inside)
     else:
         place = (item * NUM_KV_HEADS + head) * GROUP_PAD + member
-        at = partial_ptr + place.to(tl.int64)[:, None] * HEAD_DIM + dim[None, :]
-        tl.store(at, acc, mask=inside)
+        part = partial_ptr + place.to(tl.int64)[:, None] * HEAD_DIM + dim[None, :]
+        tl.store(part, acc, mask=inside)
         tl.store(lse_ptr + place, best + tl.log2(total), mask=member < GROUP)
         # All threads' stores come before the arrival, and the arrival before the last program's loads.
         tl.debug_barrier()

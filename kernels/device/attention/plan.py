@@ -215,6 +215,6 @@ def plan_attention(
         ALIGN=WINDOW_ALIGN,
         TILE_TOKENS=plan.tile_tokens,
         ROWS=rows_block,
-        PLACES=max(16384 // rows_block, 16),
+        PLACES=max(8192 // rows_block, 16),
         num_warps=8,
     )

@@ -12,6 +12,9 @@ from .philox import draw_uniform, draw_uniform_row
 NO_TOKEN = -1
 """The draw's answer for a row that has no distribution."""
 
+GREEDY_BELOW = 1e-5
+"""Temperatures below this are greedy: their quotients leave float32's range, and their limit is greedy."""
+
 _BLOCK = 256
 # Divides the vocabularies of most models.
 _GREEDY_BLOCK = 128
@@ -77,3 +80,36 @@ def _first_above(cumulated: Tensor, target: Tensor) -> Tensor:
     last_step = torch.searchsorted(cumulated, cumulated[:, -1:].contiguous())
     # A row of NaN has neither; its index only has to be one.
     return torch.minimum(index, last_step).clamp_(max=cumulated.shape[1] - 1)
+
+
+def draw_tokens(
+    logits: Tensor,
+    rows: Tensor,
+    positions: Tensor,
+    temperature: Tensor,
+    seed: Tensor,
+    choice: Tensor,
+    *,
+    threshold: Tensor | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Returns a token of each line, [S] int64: the most likely one of greedy rows, a Gumbel draw of others.
+
+    Args:
+        logits: [S, vocab].
+        rows: [S] int64, the permanent row of each line; -1 for padding, which gives -1.
+        positions: [S] int64, the position of the token to be drawn.
+        temperature: [num_rows] float32.
+        seed, choice: [num_rows] int64.
+        threshold: [S] float32, from `find_threshold`: smaller logits are not drawn.
+    """
+    wide = logits.float()
+    tokens = draw_greedy(wide)
+    heat = temperature[rows].unsqueeze(1)
+    if threshold is not None:
+        wide = wide.masked_fill(wide < threshold.unsqueeze(1), float("-inf"))
+    tempered = (wide - wide.amax(-1, keepdim=True)) / heat.clamp(min=GREEDY_BELOW)
+    drawn = draw_gumbel(tempered, seed[rows], choice[rows], positions)
+    tokens = torch.where(heat.squeeze(1) < GREEDY_BELOW, tokens, drawn)
+    tokens = torch.where(rows < 0, NO_TOKEN, tokens)
+    return tokens if out is None else out.copy_(tokens)

@@ -7,6 +7,8 @@ no result depends on a sort's order. Removed tokens become -inf.
 import torch
 from torch import Tensor
 
+from .draw import GREEDY_BELOW
+
 _FIRST_CANDIDATES = 256
 
 
@@ -83,3 +85,40 @@ def _remove_below(logits: Tensor, threshold: Tensor) -> None:
     # faster than a masked fill, whose inner loop is scalar.
     below = (logits - threshold.clamp(min=lowest).unsqueeze(1)).clamp_(max=0).mul_(1e38).mul_(1e38)
     logits += below
+
+
+def find_threshold(
+    logits: Tensor,
+    rows: Tensor,
+    temperature: Tensor,
+    *,
+    min_p: Tensor | None = None,
+    top_k: Tensor | None = None,
+    top_p: Tensor | None = None,
+    temperature_last: Tensor | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Returns the least logit of each line that min_p, top_k and top_p together keep, [S] float32.
+
+    All three keep the most likely tokens, so one number says what stays. Lines of greedy rows, of rows
+    without filter and of padding get -inf.
+
+    Args:
+        logits: [S, vocab].
+        rows: [S] int64, the permanent row of each line, or -1.
+        temperature, min_p, top_k, top_p, temperature_last: [num_rows], as in `SamplingColumns`.
+    """
+    heat = temperature[rows]
+    filter_heat = heat if temperature_last is None else torch.where(temperature_last[rows], 1.0, heat)
+    wide = logits.float()
+    tempered = (wide - wide.amax(-1, keepdim=True)) / filter_heat.clamp(min=GREEDY_BELOW).unsqueeze(1)
+    if min_p is not None:
+        apply_min_p(tempered, min_p[rows])
+    if top_k is not None:
+        apply_top_k(tempered, top_k[rows])
+    if top_p is not None:
+        apply_top_p(tempered, top_p[rows])
+    kept = wide.masked_fill(tempered == float("-inf"), float("inf")).amin(-1)
+    filtered = (rows >= 0) & (heat >= GREEDY_BELOW) & (tempered == float("-inf")).any(-1)
+    threshold = torch.where(filtered, kept, float("-inf"))
+    return threshold if out is None else out.copy_(threshold)

@@ -14,13 +14,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .draw import draw_greedy, draw_inverse_cdf
+from .draw import GREEDY_BELOW, draw_greedy, draw_inverse_cdf
 from .filters import apply_min_p, apply_top_k, apply_top_p
 from .penalties import Penalties, apply_penalties
 from .token_lists import TokenLists, add_logit_bias, allow_only, ban_tokens, ban_words
-
-GREEDY_BELOW = 1e-5
-"""Temperatures below this are greedy: their quotients leave float32's range, and their limit is greedy."""
 
 
 class TokenRules(NamedTuple):

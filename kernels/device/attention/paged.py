@@ -5,7 +5,7 @@ from torch import Tensor
 
 from ..checks import check, check_same_device, check_shape, new_output
 from ..layers.kv_cache import check_cache
-from .decode import launch_decode
+from .decode import DecodeConfig, decode_config, launch_decode
 from .plan import AttentionPlan, make_attention_plan, plan_attention
 from .prompt import launch_prompts
 
@@ -28,6 +28,7 @@ def paged_attention(
     rows: Tensor | None = None,
     decodes_only: bool = False,
     pdl: bool = False,
+    config: DecodeConfig | None = None,
 ) -> Tensor:
     """See `reference.paged_attention`. Padding tokens of `out` are left as they are.
 
@@ -37,7 +38,37 @@ def paged_attention(
         decodes_only: no row has more than one query, so the prompt kernel is not launched.
         pdl: the launch in front is a Triton kernel, and the decode kernel may start while it runs. The plan
             must have been made at least one full launch earlier.
+        config: of the decode kernel; by default what measured best.
     """
+    if out is None:
+        out = new_output("out", tuple(q.shape), q)
+    _check(q, k_cache, v_cache, block_tables, query_start, seq_lens, out, rows)
+    if plan is None:
+        plan = _own_plan(q, query_start, seq_lens, k_cache.shape[2], window)
+    options = {
+        "scale": scale,
+        "window": window or 0,
+        "softcap": softcap or 0.0,
+        # The default precision of a float32 product on this hardware, tf32, keeps 10 bits.
+        "precision": "ieee" if q.dtype == torch.float32 else "tf32",
+    }
+    tensors = (q, k_cache, v_cache, block_tables, rows, query_start, seq_lens, out, plan)
+    launch_decode(*tensors, **options, pdl=pdl, config=config or decode_config(k_cache.shape[1]))
+    if not decodes_only:
+        launch_prompts(*tensors, **options)
+    return out
+
+
+def _check(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    block_tables: Tensor,
+    query_start: Tensor,
+    seq_lens: Tensor,
+    out: Tensor,
+    rows: Tensor | None,
+) -> None:
     check("q", q, dim=3, dtype=_FLOATS)
     check_cache(k_cache, v_cache)
     check("block_tables", block_tables, dim=2, dtype=torch.int32)
@@ -52,27 +83,11 @@ def paged_attention(
     if rows is not None:
         check("rows", rows, dim=1, dtype=torch.int64)
         check_shape("rows", rows, (num_rows,))
-    if out is None:
-        out = new_output("out", tuple(q.shape), q)
     check_shape("out", out, tuple(q.shape))
     for name, tensor in (("q", q), ("out", out)):
         if tensor.stride(1) != head_dim or tensor.stride(2) != 1:
             raise ValueError(f"{name} must have adjacent heads, its strides are {tensor.stride()}")
     check_same_device(q=q, k_cache=k_cache, block_tables=block_tables, seq_lens=seq_lens, out=out, rows=rows)
-    if plan is None:
-        plan = _own_plan(q, query_start, seq_lens, num_kv_heads, window)
-    options = {
-        "scale": scale,
-        "window": window or 0,
-        "softcap": softcap or 0.0,
-        # The default precision of a float32 product on this hardware, tf32, keeps 10 bits.
-        "precision": "ieee" if q.dtype == torch.float32 else "tf32",
-    }
-    tensors = (q, k_cache, v_cache, block_tables, rows, query_start, seq_lens, out, plan)
-    launch_decode(*tensors, **options, pdl=pdl)
-    if not decodes_only:
-        launch_prompts(*tensors, **options)
-    return out
 
 
 def _own_plan(

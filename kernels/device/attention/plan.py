@@ -18,6 +18,8 @@ from torch import Tensor
 
 from ..checks import check, check_shape
 
+LOG2_E = 1.4426950408889634
+"""Scores are kept in units of log2(e), so that the hardware's exp2 serves."""
 WINDOW_ALIGN = 64
 """Contexts cut by a window begin at a multiple of this: a tile of keys must not straddle blocks."""
 _CTAS_WANTED = 528

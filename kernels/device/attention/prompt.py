@@ -4,8 +4,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .plan import WINDOW_ALIGN, AttentionPlan
-from .tiles import load_tile, online_step, soft_limit
+from .plan import LOG2_E, WINDOW_ALIGN, AttentionPlan
+from .tiles import load_tile, online_step, soft_limit, table_of
 
 
 @triton.jit
@@ -53,9 +53,8 @@ def _prompt_attention_kernel(
 
     Grid (num_kv_heads, tiles), the planned tiles in reverse: late queries of a prompt see the most keys, and
     work that begins last should be short. Line i of a program's matrix is query i // GROUP_PAD, head
-    i % GROUP_PAD of the group, so that a tile's keys are read once for all heads of the group. Keys that all
-    queries see go through a loop without masks, those around the diagonal through one with. `scale` includes
-    log2(e).
+    i % GROUP_PAD of the group, so that a tile's keys are read once for all of them. Keys that all queries see
+    go through a loop without masks, those around the diagonal through one with. `scale` includes log2(e).
     Source: Dao 2023, "FlashAttention-2".
     """
     place = tl.load(num_tiles_ptr) - 1 - tl.program_id(1)
@@ -67,14 +66,10 @@ def _prompt_attention_kernel(
     length = tl.load(seq_lens_ptr + row)
     query_start = tl.load(query_start_ptr + row)
     num_queries = tl.load(query_start_ptr + row + 1) - query_start
-    table_row = row
-    if HAS_ROWS:
-        table_row = tl.load(rows_ptr + row).to(tl.int32)
-    table_ptr = tables_ptr + table_row.to(tl.int64) * table_stride
+    table_ptr = table_of(tables_ptr, rows_ptr, row, table_stride, HAS_ROWS)
 
     line = tl.arange(0, TILE_TOKENS * GROUP_PAD)
-    query = first_query + line // GROUP_PAD
-    member = line % GROUP_PAD
+    query, member = first_query + line // GROUP_PAD, line % GROUP_PAD
     dim = tl.arange(0, DIM_BLOCK)
     inside = ((query < num_queries) & (member < GROUP))[:, None] & (dim < HEAD_DIM)[None, :]
     token = (query_start + query).to(tl.int64)
@@ -82,12 +77,10 @@ def _prompt_attention_kernel(
     q = tl.load(q_ptr + token[:, None] * q_stride + in_token, mask=inside, other=0.0)
 
     cached = length - num_queries
-    query_position = cached + query
     end = tl.minimum(cached + first_query + TILE_TOKENS, length)
     acc = tl.zeros((TILE_TOKENS * GROUP_PAD, DIM_BLOCK), tl.float32)
     best = tl.full((TILE_TOKENS * GROUP_PAD,), float("-inf"), tl.float32)
     total = tl.zeros((TILE_TOKENS * GROUP_PAD,), tl.float32)
-    diagonal = 0
     seen_from = 0
     if WINDOW > 0:
         seen_from = tl.maximum(cached + first_query - WINDOW + 1, 0)
@@ -95,12 +88,12 @@ def _prompt_attention_kernel(
     else:
         diagonal = (cached + first_query + 1) // TILE * TILE
         acc, best, total = _attend_range(
-            acc, best, total, q, k_ptr, v_ptr, table_ptr, query_position, 0, diagonal, 0, diagonal,
+            acc, best, total, q, k_ptr, v_ptr, table_ptr, cached + query, 0, diagonal, 0, diagonal,
             scale, slot_stride, head * HEAD_DIM,
             HEAD_DIM, DIM_BLOCK, BLOCK_SIZE, TILE, WINDOW, SOFTCAP, PRECISION, False, STAGES,
         )  # fmt: skip
     acc, best, total = _attend_range(
-        acc, best, total, q, k_ptr, v_ptr, table_ptr, query_position, diagonal, end, seen_from, end,
+        acc, best, total, q, k_ptr, v_ptr, table_ptr, cached + query, diagonal, end, seen_from, end,
         scale, slot_stride, head * HEAD_DIM,
         HEAD_DIM, DIM_BLOCK, BLOCK_SIZE, TILE, WINDOW, SOFTCAP, PRECISION, True, STAGES,
     )  # fmt: skip
@@ -130,22 +123,10 @@ def launch_prompts(
     block_size, num_kv_heads = k_cache.shape[1:3]
     group = num_heads // num_kv_heads
     _prompt_attention_kernel[(num_kv_heads, plan.max_tiles(num_tokens, seq_lens.shape[0]))](
-        q,
-        k_cache,
-        v_cache,
-        block_tables,
-        seq_lens if rows is None else rows,
-        query_start,
-        seq_lens,
-        plan.tile_row,
-        plan.tile_index,
-        plan.num_tiles,
-        out,
-        scale * 1.4426950408889634,
-        q.stride(0),
-        out.stride(0),
-        k_cache.stride(1),
-        block_tables.stride(0),
+        *(q, k_cache, v_cache, block_tables, seq_lens if rows is None else rows, query_start, seq_lens),
+        *(plan.tile_row, plan.tile_index, plan.num_tiles, out),
+        scale * LOG2_E,
+        *(q.stride(0), out.stride(0), k_cache.stride(1), block_tables.stride(0)),
         GROUP=group,
         GROUP_PAD=triton.next_power_of_2(group),
         TILE_TOKENS=plan.tile_tokens,

@@ -5,6 +5,15 @@ import triton.language as tl
 
 
 @triton.jit
+def table_of(tables_ptr, rows_ptr, row, table_stride, HAS_ROWS: tl.constexpr):
+    """Where a row's block table begins; with HAS_ROWS, `rows` names its permanent row."""
+    table_row = row.to(tl.int64)
+    if HAS_ROWS:
+        table_row = tl.load(rows_ptr + row)
+    return tables_ptr + table_row * table_stride
+
+
+@triton.jit
 def soft_limit(scores, SOFTCAP: tl.constexpr):
     """cap * tanh(scores / cap) of scores in units of log2(e), where cap = SOFTCAP * log2(e)."""
     cap: tl.constexpr = SOFTCAP * 1.4426950408889634

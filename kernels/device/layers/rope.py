@@ -66,6 +66,20 @@ def _store_heads(
 
 
 @triton.jit
+def _copy_heads(
+    x_ptr, out_ptr, head, head_stride,
+    NUM_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, DIM_BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Copies some heads of one token to adjacent places."""
+    column = tl.arange(0, DIM_BLOCK)
+    inside = (head < NUM_HEADS)[:, None] & (column < HEAD_DIM)[None, :]
+    x = tl.load(x_ptr + head[:, None] * head_stride + column[None, :], mask=inside)
+    tl.store(
+        out_ptr + head[:, None] * HEAD_DIM + column[None, :], x.to(out_ptr.dtype.element_ty), mask=inside
+    )
+
+
+@triton.jit
 def _rope_kernel(
     q_ptr, k_ptr, v_ptr, positions_ptr, cos_sin_ptr, k_cache_ptr, v_cache_ptr, slots_ptr,
     q_weight_ptr, k_weight_ptr,
@@ -76,27 +90,21 @@ def _rope_kernel(
 ):  # fmt: skip
     """Rotates HEADS heads of one token, all of q or all of k, or copies as many heads of v.
 
-    Grid (num_tokens, q programs + k programs [+ v programs]). With WRITE, k and v go to the token's cache
-    slot and stay as they are; without it, q and k are rotated in place. NORM puts an RMSNorm over each head's
-    HEAD_DIM in front.
+    Grid (num_tokens, q parts + k parts [+ v parts]). With WRITE, k and v go to the token's cache slot and
+    stay as they are; without it, q and k are rotated in place. NORM puts an RMSNorm over each head in front.
     """
     token = tl.program_id(0).to(tl.int64)
     part = tl.program_id(1)
     q_parts: tl.constexpr = (NUM_HEADS + HEADS - 1) // HEADS
     kv_parts: tl.constexpr = (NUM_KV_HEADS + HEADS - 1) // HEADS
-    slot = tl.zeros((), tl.int64)
-    if WRITE:
-        slot = tl.load(slots_ptr + token).to(tl.int64)
+    slot = tl.load(slots_ptr + token) if WRITE else tl.zeros((), tl.int64)
     if part >= q_parts + kv_parts:
         if slot >= 0:
-            head = (part - q_parts - kv_parts) * HEADS + tl.arange(0, HEADS)
-            column = tl.arange(0, DIM_BLOCK)
-            inside = (head < NUM_KV_HEADS)[:, None] & (column < HEAD_DIM)[None, :]
-            v = tl.load(
-                v_ptr + token * v_stride + head[:, None] * v_head_stride + column[None, :], mask=inside
-            )
-            at = v_cache_ptr + slot * slot_stride + head[:, None] * HEAD_DIM + column[None, :]
-            tl.store(at, v.to(v_cache_ptr.dtype.element_ty), mask=inside)
+            _copy_heads(
+                v_ptr + token * v_stride, v_cache_ptr + slot * slot_stride,
+                (part - q_parts - kv_parts) * HEADS + tl.arange(0, HEADS), v_head_stride,
+                NUM_KV_HEADS, HEAD_DIM, DIM_BLOCK,
+            )  # fmt: skip
     else:
         position = tl.load(positions_ptr + token)
         column = tl.arange(0, HALF_BLOCK)
@@ -197,22 +205,12 @@ def _launch(
     kv_parts = triton.cdiv(num_kv_heads, heads)
     parts = triton.cdiv(num_heads, heads) + (kv_parts if v is None else 2 * kv_parts)
     _rope_kernel[(num_tokens, parts)](
-        q,
-        k,
-        k if v is None else v,
-        positions,
-        cos_sin,
-        k if k_cache is None else k_cache,
-        k if v_cache is None else v_cache,
+        *(q, k, k if v is None else v, positions, cos_sin),
+        *(k if k_cache is None else k_cache, k if v_cache is None else v_cache),
         positions if slots is None else slots,
-        k if q_weight is None else q_weight,
-        k if k_weight is None else k_weight,
-        q.stride(0),
-        q.stride(1),
-        k.stride(0),
-        k.stride(1),
-        0 if v is None else v.stride(0),
-        0 if v is None else v.stride(1),
+        *(k if q_weight is None else q_weight, k if k_weight is None else k_weight),
+        *(q.stride(0), q.stride(1), k.stride(0), k.stride(1)),
+        *((0, 0) if v is None else (v.stride(0), v.stride(1))),
         0 if k_cache is None else k_cache.stride(1),
         eps,
         NUM_HEADS=num_heads,

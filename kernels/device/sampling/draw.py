@@ -59,6 +59,22 @@ def _gumbel_noise(seed, choice, position, first_token, BLOCK: tl.constexpr):
     return -tl.log(tl.where(u < 0.01, series, -tl.log(1.0 - u)))
 
 
+@triton.jit
+def _best_part(scores_ptr, tokens_ptr, first, num_parts, vocab, CHUNKS: tl.constexpr):
+    """The token of the best score of a line's parts, or -1 when that is not finite.
+
+    The loads bypass L1, which is not coherent with what other programs wrote.
+    """
+    part = tl.arange(0, CHUNKS)
+    inside = part < num_parts
+    scores = tl.load(scores_ptr + first + part, mask=inside, other=float("-inf"), cache_modifier=".cg")
+    tokens = tl.load(tokens_ptr + first + part, mask=inside, other=0, cache_modifier=".cg")
+    best = tl.max(scores, axis=0)
+    token = tl.min(tl.where(scores == best, tokens, vocab), axis=0)
+    usable = (best > float("-inf")) & (best < float("inf"))
+    return tl.where(usable, token, -1).to(tl.int64)
+
+
 @triton.jit(do_not_specialize=["chunk"])
 def _draw_kernel(
     logits_ptr, rows_ptr, positions_ptr, temperature_ptr, seed_ptr, choice_ptr, threshold_ptr,
@@ -112,15 +128,8 @@ def _draw_kernel(
     arrived = tl.atomic_add(arrivals_ptr + line, 1, sem="acq_rel")
     if arrived == num_parts - 1:
         tl.store(arrivals_ptr + line, 0)
-        other = tl.arange(0, CHUNKS)
-        others = line * scores_stride + other
-        arrived_parts = other < num_parts
-        tops = tl.load(scores_ptr + others, mask=arrived_parts, other=float("-inf"), cache_modifier=".cg")
-        top_tokens = tl.load(tokens_ptr + others, mask=arrived_parts, other=0, cache_modifier=".cg")
-        winner = tl.max(tops, axis=0)
-        result = tl.min(tl.where(tops == winner, top_tokens, vocab), axis=0)
-        usable = (winner > float("-inf")) & (winner < float("inf"))
-        tl.store(out_ptr + line, tl.where(usable, result, -1).to(tl.int64))
+        winner = _best_part(scores_ptr, tokens_ptr, line * scores_stride, num_parts, vocab, CHUNKS)
+        tl.store(out_ptr + line, winner)
 
 
 def draw_tokens(

@@ -3,8 +3,12 @@
 import asyncio
 import logging
 import signal
+import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
+from typing import TypeVar
 
 from ..engine.async_client import AsyncClient
 from .app import build_app
@@ -13,6 +17,8 @@ from .metrics.lag import watch_loop
 from .server import Server, open_sockets
 from .service import Service
 from .text_service import TextService
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 _LOOK_EVERY = 0.05  # seconds between looks at what still runs while draining
@@ -59,10 +65,25 @@ class Frontend:
 
 
 async def _load(service: Service) -> None:
-    text = await asyncio.to_thread(TextService.load, Path(service.config.model_path))
+    text = await _on_thread(lambda: TextService.load(Path(service.config.model_path)))
     engine = AsyncClient(text.tokenizer, f"frontend-{service.config.index}", recover=True)
     engine.connect(service.config.scheduler_endpoint)
     service.attach(text, engine)
+
+
+async def _on_thread(work: Callable[[], T]) -> T:
+    """The result of `work`, from a thread that does not keep the process alive: a load may take minutes."""
+    result: Future[T] = Future()
+
+    def run() -> None:
+        result.set_running_or_notify_cancel()
+        try:
+            result.set_result(work())
+        except Exception as error:
+            result.set_exception(error)
+
+    threading.Thread(target=run, name="load", daemon=True).start()
+    return await asyncio.wrap_future(result)
 
 
 async def _first_of(*tasks: "asyncio.Task[None] | asyncio.Task[bool]") -> None:

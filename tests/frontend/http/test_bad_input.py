@@ -1,6 +1,9 @@
 """What a client may get wrong: a status, an error object, and the name of the field at fault."""
 
+import json
+import socket
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -351,3 +354,17 @@ def test_a_refused_request_never_reaches_the_scheduler(frontend: HttpFrontend) -
     refused(frontend.http.post(COMPLETIONS, json={"prompt": "x", "n": 0}))
     frontend.http.post(COMPLETIONS, json={"prompt": "x", "n": 2})
     assert frontend.scheduler.expect(Submit).params.n == 2
+
+
+@pytest.mark.parametrize(
+    "sent", [b"hello\r\n\r\n", b"GET\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"POST / HTTP/9\r\n\r\n"]
+)
+def test_what_is_no_http_is_refused_in_the_same_form(frontend: HttpFrontend, sent: bytes) -> None:
+    url = urlsplit(frontend.url)
+    with socket.create_connection((url.hostname, url.port), timeout=10) as connection:
+        connection.sendall(sent)
+        with connection.makefile("rb") as answer:
+            head, _, body = answer.read().partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert json.loads(body)["error"]["type"] == "invalid_request_error"
+    assert alive(frontend)

@@ -1,9 +1,11 @@
 """The OpenAPI document and the pages, whole in themselves."""
 
 import re
+from pathlib import Path
 
 import pytest
 
+import octavo
 from octavo.tests.support.http_frontend import HttpFrontend
 
 
@@ -36,6 +38,12 @@ def test_every_described_get_answers_as_described(frontend: HttpFrontend) -> Non
             assert str(answer.status_code) in methods["get"]["responses"], path
 
 
+def test_the_documentation_lists_every_path(frontend: HttpFrontend) -> None:
+    text = (Path(octavo.__file__).parent / "docs" / "http.md").read_text()
+    for path in frontend.http.get("/openapi.json").json()["paths"]:
+        assert path.split("/{")[0] in text
+
+
 @pytest.mark.parametrize("path", ["/", "/docs"])
 def test_pages_need_nothing_from_elsewhere(frontend: HttpFrontend, path: str) -> None:
     answer = frontend.http.get(path)
@@ -52,6 +60,4 @@ def test_links_of_the_front_page_lead_somewhere(frontend: HttpFrontend) -> None:
 
 
 def test_version(frontend: HttpFrontend) -> None:
-    from octavo import __version__
-
-    assert frontend.http.get("/version").json() == {"version": __version__}
+    assert frontend.http.get("/version").json() == {"version": octavo.__version__}

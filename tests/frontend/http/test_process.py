@@ -122,8 +122,11 @@ def test_it_ends_with_its_parent(processes: Processes, scheduler: ScriptedSchedu
     assert process.wait(GONE_WITHIN) == ORPHANED
 
 
-def test_sigterm_while_it_starts_ends_it(processes: Processes) -> None:
-    process = processes.start()
+def test_sigterm_while_it_loads_ends_it(processes: Processes, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    os.mkfifo(tmp_path / "tokenizer_config.json")  # whoever reads it waits
+    (tmp_path / "tokenizer.json").write_bytes((processes.folder / "tokenizer.json").read_bytes())
+    process = processes.start(model_path=str(tmp_path))
     httpx.get(f"{processes.url}/health/live", timeout=30)
     os.kill(process.pid, signal.SIGTERM)
     assert process.wait(GONE_WITHIN) == 0

@@ -14,8 +14,8 @@ COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 TEXT = "the cat sat on the mat " * 220_000  # 5 MB
 SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "text": (COMPLETIONS, {"prompt": TEXT}),
-    "texts": (COMPLETIONS, {"prompt": [TEXT[:5000]] * 1000}),
-    "chat": (CHAT, {"messages": [{"role": "user", "content": TEXT}]}),
+    "texts": (COMPLETIONS, {"prompt": [TEXT[:5000]] * 200}),
+    "chat": (CHAT, {"messages": [{"role": "user", "content": TEXT[:1_000_000]}]}),
     "many messages": (CHAT, {"messages": [{"role": "user", "content": "x"}] * 100_000}),
     "ids": (COMPLETIONS, {"prompt": [50] * 2_000_000}),
     "lists of ids": (COMPLETIONS, {"prompt": [[50]] * 1_500_000}),

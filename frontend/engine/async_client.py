@@ -122,9 +122,9 @@ class AsyncClient:
         assert isinstance(answer, Story)
         return answer.entries
 
-    def close(self) -> None:
-        """Disconnect. Open streams fail."""
-        self._wake(self.core.disconnected("the client was closed", fatal=True))
+    def close(self, reason: str = "the client was closed") -> None:
+        """Disconnect. Open streams fail, for this reason."""
+        self._wake(self.core.disconnected(reason, fatal=True))
         if self._link is None or self._loop is None:
             return
         if self._beat is not None:

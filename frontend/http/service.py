@@ -13,6 +13,7 @@ from .metrics.requests import RequestMetrics
 from .text_service import TextService
 
 _STARTING = "the server is starting"
+_ENDING = "the server is shutting down"
 _RETRY_AFTER = 1.0  # seconds
 
 
@@ -43,7 +44,7 @@ class Service:
     def close(self) -> None:
         """Let the parts go; open streams fail."""
         if self._engine is not None:
-            self._engine.close()
+            self._engine.close(_ENDING if self.engine_ready else self._engine.core.reason)
         if self._text is not None:
             self._text.close()
 
@@ -51,7 +52,7 @@ class Service:
     def unready(self) -> str | None:
         """Why no generation could run now, for people; None when one could."""
         if self.draining:
-            return "the server is shutting down"
+            return _ENDING
         if self._text is None or self._engine is None:
             return _STARTING
         return None if self.engine_ready else self._engine.core.reason

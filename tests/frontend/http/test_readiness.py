@@ -106,6 +106,8 @@ def test_what_cannot_end_in_time_ends_with_an_error(folder: Path, why: str) -> N
         events = parse_events(content)
         assert len(events.errors) == 1
         assert events.errors[0]["type"] == "service_unavailable"
+        reason = "the server is shutting down" if why == "time" else "restarting"
+        assert events.errors[0]["message"] == reason
         assert events.finish == {}
         stopping.join(timeout=5)
         assert time.monotonic() - began < 5

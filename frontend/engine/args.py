@@ -10,8 +10,9 @@ DTYPES = ("auto", "float32", "bfloat16", "float16")
 LOAD_FORMATS = ("auto", "safetensors", "dummy")
 ORDERS = ("fcfs", "priority")
 
-# field: (lowest, highest); None is allowed where it is the default.
+# field: (lowest, highest), whole numbers where these are ints; None is allowed where it is the default.
 _RANGES: dict[str, tuple[float, float]] = {
+    "seed": (-(2**63), 2**64 - 1),
     "max_model_len": (1, 2**31 - 1),
     "max_num_seqs": (1, 8192),
     "max_num_batched_tokens": (1, 2**20),
@@ -21,7 +22,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "num_gpu_blocks_override": (1, 2**31 - 1),
     "kv_cache_memory_bytes": (1, 2**48),
     "cpu_threads": (1, 4096),
-    "request_timeout": (0, 1e9),
+    "request_timeout": (0.0, 1e9),
     "max_queued_requests": (0, 2**31 - 1),
     "max_queued_tokens": (0, 2**31 - 1),
     "max_restarts": (0, 1000),
@@ -78,6 +79,8 @@ class EngineArgs:
             raise UsageError(
                 f"model must be a folder, a hub name or 'demo', got {self.model!r}", param="model"
             )
+        for field in dataclasses.fields(self):
+            _check_type(field.name, getattr(self, field.name), field.default)
         for name, (low, high) in _RANGES.items():
             _check_range(name, getattr(self, name), low, high)
         for name, choices in _CHOICES.items():
@@ -106,8 +109,18 @@ def engine_args(model: str, **arguments: object) -> EngineArgs:
     return EngineArgs(model=model, **arguments)  # type: ignore[arg-type]
 
 
+def _check_type(name: str, value: object, default: object) -> None:
+    """Numbers have ranges, and are checked by them."""
+    if value is None and default is not None and default is not dataclasses.MISSING:
+        raise UsageError(f"{name} must not be None", param=name)
+    for kind, word in ((bool, "True or False"), (str, "a string")):
+        if isinstance(default, kind) and not isinstance(value, kind):
+            raise UsageError(f"{name} must be {word}, got {value!r}", param=name)
+
+
 def _check_range(name: str, value: object, low: float, high: float) -> None:
     if value is None:
         return
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise UsageError(f"{name} must be a number in [{low:g}, {high:g}], got {value!r}", param=name)
+    kinds, word = ((int,), "an integer") if isinstance(low, int) else ((int, float), "a number")
+    if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
+        raise UsageError(f"{name} must be {word} in [{low}, {high}], got {value!r}", param=name)

@@ -38,13 +38,23 @@ class OutputBuilder:
             return None
         return self._output([_copy(output) for output in self._whole])
 
-    def failed(self, error: OctavoError) -> RequestOutput:
-        """The output of a request that ended with an error: what came before it, and how it ended."""
+    def failed(self, updates: Sequence[ChoiceUpdate], error: OctavoError) -> RequestOutput:
+        """The output of a request that ended with an error: what came before it, and how it ended.
+
+        Of the kind DELTA it holds the choices that had not ended, and those that end with these updates.
+        """
         reason = {"RequestTimeoutError": "timeout", "RequestAbortedError": "abort"}.get(error.kind, "error")
-        for output in self._whole:
-            if output.finish_reason is None:
+        for update in updates:
+            _extend(self._whole[update.index], self._completion(update))
+        ended = {update.index for update in updates if update.finish_reason is not None}
+        shown = []
+        for output, choice in zip(self._whole, self.stream.choices, strict=True):
+            if choice.ended and output.index not in ended and self._kind is RequestOutputKind.DELTA:
+                continue  # shown when it ended
+            if not choice.ended:
                 output.finish_reason, output.stop_reason = reason, str(error)
-        return self._output([_copy(output) for output in self._whole])
+            shown.append(_copy(output))
+        return self._output(shown)
 
     def _completion(self, update: ChoiceUpdate) -> CompletionOutput:
         part = CompletionOutput(
@@ -73,7 +83,7 @@ class OutputBuilder:
         return RequestOutput(
             request_id=self.request_id,
             prompt=self._prompt,
-            prompt_token_ids=list(stream.prompt_ids),
+            prompt_token_ids=stream.prompt_ids,  # one list for all outputs: it may be long
             outputs=outputs,
             finished=stream.ended,
             metrics=RequestMetrics(

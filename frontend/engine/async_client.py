@@ -129,8 +129,9 @@ class AsyncClient:
             return
         if self._beat is not None:
             self._beat.cancel()
-        self._loop.remove_reader(self._link.socket.fileno())
-        self._loop.remove_reader(self._link.monitor.fileno())
+        if not self._loop.is_closed():
+            self._loop.remove_reader(self._link.socket.fileno())
+            self._loop.remove_reader(self._link.monitor.fileno())
         self._link.close()
         self._link = None
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from types import TracebackType
 from typing import Self
 
-from ...protocol.errors import EngineDeadError, InvalidRequestError
+from ...protocol.errors import EngineDeadError, InvalidRequestError, UsageError
 from ...protocol.ids import new_request_name
 from ...protocol.sampling import SamplingParams
 from ..supervisor.engine import EngineProcesses, start_engine
@@ -26,7 +26,8 @@ _POLL_SECONDS = 0.02
 class AsyncLLMEngine:
     """An engine of its own processes, or a connection to a running server.
 
-    It may be made before there is an event loop; it connects on the loop that uses it first.
+    It may be made before there is an event loop; it connects on the loop that uses it first, and on another
+    one when that is closed.
     """
 
     def __init__(self, endpoint: str, tokenizer: Tokenizer | None, processes: EngineProcesses | None) -> None:
@@ -34,6 +35,7 @@ class AsyncLLMEngine:
         self._tokenizer = tokenizer
         self._processes = processes
         self._client: AsyncClient | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # the client's
         self._open: dict[str, Stream] = {}
         self._closed = False
 
@@ -137,8 +139,14 @@ class AsyncLLMEngine:
     async def _ready_client(self) -> AsyncClient:
         if self._closed:
             raise EngineDeadError("the engine was shut down")
+        if self._client is not None and self._loop is not asyncio.get_running_loop():
+            if self._loop is not None and not self._loop.is_closed():
+                raise UsageError("an AsyncLLMEngine serves one event loop, and another one is using it")
+            self._client.close()
+            self._client = None
         if self._client is None:
             self._client = AsyncClient(self._tokenizer, "async-engine", root_cause=self._root_cause)
+            self._loop = asyncio.get_running_loop()
             self._client.connect(self._endpoint)
         while not self._client.core.ready:
             await self.check_health()

@@ -138,6 +138,8 @@ class ClientCore:
         for stream in failed:
             stream.fail(EngineDeadError(reason))
         self._streams.clear()
+        if not fatal:  # should it live after all, it need not go on with them
+            self.outgoing += [Abort(stream.number) for stream in failed]
         return failed
 
     def on_message(self, reply: SchedulerReply, now: float) -> list[Stream]:

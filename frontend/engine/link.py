@@ -29,6 +29,7 @@ class Link:
         self.monitor = self.socket.get_monitor_socket(_EVENTS)
         self.socket.connect(endpoint)
         self._connected = False
+        self._silent = False  # still connected to ZeroMQ's mind, but nothing was heard
         self._asked: float | None = None  # when the oldest unanswered question was sent
 
     def pump(self) -> list[Stream]:
@@ -37,6 +38,8 @@ class Link:
         now = time.monotonic()
         while self.socket.poll(0):
             self._asked = None
+            if self._silent:
+                self._greet()  # it was taken for gone, and is not
             try:
                 changed += self._core.on_message(self._decoder.decode(self.socket.recv(zmq.DONTWAIT)), now)
             except ProtocolError as error:
@@ -65,7 +68,7 @@ class Link:
             return self._core.disconnected(root_cause, fatal=True)
         changed, now = self.pump(), time.monotonic()
         if self._connected and self._asked is not None and now - self._asked > SILENCE_SECONDS:
-            self._connected = False
+            self._connected, self._silent = False, True
             reason = f"the scheduler has been silent for {SILENCE_SECONDS:g} s"
             return changed + self._core.disconnected(reason)
         if self._connected:
@@ -75,21 +78,26 @@ class Link:
         return changed
 
     def close(self) -> None:
-        """Close the socket; what is open on it is lost."""
+        """Close the socket; what is open on it is lost. May be called twice."""
+        if self.socket.closed:
+            return
         self.flush()
         self.socket.disable_monitor()
         self.monitor.close(0)
         self.socket.close(0)
         self._context.term()
 
+    def _greet(self) -> None:
+        self._connected, self._silent, self._asked = True, False, None
+        self._core.connected()
+
     def _watch(self) -> list[Stream]:
         failed: list[Stream] = []
         while self.monitor.poll(0):
             event = recv_monitor_message(self.monitor)["event"]
-            self._connected = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
-            if self._connected:
-                self._asked = None
-                self._core.connected()
+            if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                self._greet()
             else:
+                self._connected = self._silent = False
                 failed += self._core.disconnected("the scheduler is gone")
         return failed

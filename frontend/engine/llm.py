@@ -1,11 +1,14 @@
 """`LLM`: batch generation in a plain Python program."""
 
+from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any, Literal, Self, overload
+from weakref import WeakValueDictionary
 
 from tqdm import tqdm
 
-from ...protocol.errors import InvalidRequestError
+from ...protocol.errors import InvalidRequestError, RequestAbortedError
 from ...protocol.ids import new_request_name
 from ...protocol.sampling import RequestOutputKind, SamplingParams
 from ..text import ChatTemplates, Tokenizer
@@ -29,6 +32,9 @@ class LLM:
         """
         self.llm_engine = LLMEngine(engine_args(model, **arguments))
         self._templates: ChatTemplates | None = None
+        self._batches: WeakValueDictionary[str, _Batch] = (
+            WeakValueDictionary()
+        )  # by the id of each open request
 
     @overload
     def generate(
@@ -79,9 +85,10 @@ class LLM:
         wants_stream = any(one.stream for one in params) if stream is None else stream
         shaped = [_streaming(one) if wants_stream else _final_only(one) for one in params]
         ids = self._submit(batch, shaped, priority or [0] * len(batch))
+        batch_outputs = _Batch(self.llm_engine, self._batches, ids)
         if wants_stream:
-            return self._stream(ids)
-        return self._collect(ids, use_tqdm=use_tqdm)
+            return batch_outputs
+        return self._collect(ids, batch_outputs, use_tqdm=use_tqdm)
 
     def chat(
         self,
@@ -158,40 +165,25 @@ class LLM:
                 self.llm_engine.add_request(name, prompt, one, rank)
                 ids.append(name)
         except BaseException:
-            self._abort(ids)
+            for name in ids:
+                self.llm_engine.abort_request(name)
             raise
         return ids
 
-    def _stream(self, ids: Sequence[str]) -> Iterator[RequestOutput]:
-        left = set(ids)
-        try:
-            while left:
-                for output in self.llm_engine.step():
-                    if output.finished:
-                        left.discard(output.request_id)
-                    yield output
-        finally:
-            self._abort(left)
-
-    def _collect(self, ids: Sequence[str], *, use_tqdm: bool) -> list[RequestOutput]:
+    def _collect(self, ids: Sequence[str], outputs: "_Batch", *, use_tqdm: bool) -> list[RequestOutput]:
         finished: dict[str, RequestOutput] = {}
         num_tokens = 0
-        with tqdm(total=len(ids), desc="Processed prompts", disable=not use_tqdm, dynamic_ncols=True) as bar:
-            try:
-                while len(finished) < len(ids):
-                    for output in self.llm_engine.step():
-                        finished[output.request_id] = output
-                        num_tokens += sum(len(choice.token_ids) for choice in output.outputs)
-                        bar.update()
-                    elapsed = bar.format_dict["elapsed"]
-                    bar.set_postfix_str(f"output: {num_tokens / max(elapsed, 1e-9):.1f} tok/s", refresh=False)
-            finally:
-                self._abort(set(ids) - finished.keys())
+        with (
+            closing(outputs),
+            tqdm(total=len(ids), desc="Processed prompts", disable=not use_tqdm, dynamic_ncols=True) as bar,
+        ):
+            for output in outputs:
+                finished[output.request_id] = output
+                num_tokens += sum(len(choice.token_ids) for choice in output.outputs)
+                elapsed = bar.format_dict["elapsed"]
+                bar.set_postfix_str(f"output: {num_tokens / max(elapsed, 1e-9):.1f} tok/s", refresh=False)
+                bar.update()
         return [finished[name] for name in ids]
-
-    def _abort(self, ids: Sequence[str] | set[str]) -> None:
-        for name in ids:
-            self.llm_engine.abort_request(name)
 
     def _chat_templates(self) -> ChatTemplates:
         tokenizer = self.llm_engine.tokenizer
@@ -200,6 +192,63 @@ class LLM:
         if self._templates is None:
             self._templates = ChatTemplates.load(self.llm_engine.model.tokenizer_path, tokenizer)
         return self._templates
+
+
+class _Batch:
+    """The outputs of one call's requests, as they come.
+
+    Calls may be interleaved: a step that runs for one batch also brings what belongs to another. Leaving the
+    iterator, started or not, ends its requests.
+    """
+
+    def __init__(
+        self, engine: LLMEngine, batches: "WeakValueDictionary[str, _Batch]", ids: Sequence[str]
+    ) -> None:
+        """`batches` finds the batch of an open request; it is shared by all batches of an engine."""
+        self._engine = engine
+        self._batches = batches
+        self._open = set(ids)
+        self._arrived: deque[RequestOutput] = deque()
+        # Known to the others weakly: a batch that its caller dropped must end.
+        for name in ids:
+            batches[name] = self
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> RequestOutput:
+        try:
+            while not self._arrived:
+                if not self._open:
+                    raise StopIteration
+                self._step()
+        except BaseException:
+            self.close()
+            raise
+        return self._arrived.popleft()
+
+    def close(self) -> None:
+        """End the requests that are open. May be called twice."""
+        for name in self._open:
+            self._batches.pop(name, None)
+            self._engine.abort_request(name)
+        self._open.clear()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _step(self) -> None:
+        outputs = self._engine.step()
+        if not outputs:
+            raise RequestAbortedError("the requests were ended before they were finished")
+        for output in outputs:
+            batch = self._batches.get(output.request_id)
+            if batch is None:
+                continue  # added by hand to the engine under this LLM
+            batch._arrived.append(output)
+            if output.finished:
+                batch._open.discard(output.request_id)
+                self._batches.pop(output.request_id, None)
 
 
 def _final_only(params: SamplingParams) -> SamplingParams:

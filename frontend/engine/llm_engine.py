@@ -74,6 +74,8 @@ class LLMEngine:
         A request that ended with an error of its own is returned finished, with finish_reason "error",
         "timeout" or "abort" and the message as stop_reason. Raises EngineDeadError when the engine is gone.
         """
+        if self._closed or self._client.core.fatal:
+            raise EngineDeadError("the engine was shut down" if self._closed else self._client.core.reason)
         while self._open:
             outputs = [
                 output for stream in self._client.wait(_LONGEST_WAIT) for output in self._outputs(stream)
@@ -88,7 +90,8 @@ class LLMEngine:
         if stream is not None:
             self._builders.pop(stream.number, None)
             self._client.core.abort(stream)
-            self._client.flush()
+            if not self._closed:
+                self._client.flush()
 
     def has_unfinished_requests(self) -> bool:
         """Whether a request is open."""
@@ -121,12 +124,20 @@ class LLMEngine:
         builder = self._builders.get(stream.number)
         if builder is None:
             return []
-        output = builder.add(stream.take())
-        if not stream.ended:
-            return [] if output is None else [output]
-        del self._builders[stream.number], self._open[builder.request_id]
+        updates = stream.take()
+        if stream.ended:
+            del self._builders[stream.number], self._open[builder.request_id]
         if stream.error is None:
+            output = builder.add(updates)
             return [] if output is None else [output]
         if isinstance(stream.error, EngineDeadError):
+            self._forget_all()
             raise stream.error
-        return [builder.failed(stream.error)]
+        return [builder.failed(updates, stream.error)]
+
+    def _forget_all(self) -> None:
+        """No request is left to wait for: the engine is gone."""
+        for stream in self._open.values():
+            self._client.core.abort(stream)
+        self._open.clear()
+        self._builders.clear()

@@ -40,11 +40,18 @@ def resolve_model(args: EngineArgs) -> ResolvedModel:
     return ResolvedModel(
         path=path,
         served_name=args.served_model_name or (DEMO_MODEL_NAME if args.model == _DEMO else args.model),
-        tokenizer_path=Path(args.tokenizer) if args.tokenizer else path,
+        tokenizer_path=path if args.tokenizer is None else _tokenizer_folder(args.tokenizer),
         vocab_size=vocab_size,
         max_model_len=_max_model_len(args, text_config),
         eos_token_ids=_eos_ids(path, config, text_config),
     )
+
+
+def _tokenizer_folder(tokenizer: str) -> Path:
+    path = Path(tokenizer).expanduser()
+    if not path.is_dir():
+        raise ModelError(f"no tokenizer folder at {tokenizer!r}")
+    return path.resolve()
 
 
 def _folder(model: str) -> Path:
@@ -88,7 +95,9 @@ def _check_weights(path: Path) -> None:
     """Every file that the weights need is there; what is in them is the worker's to check."""
     index = path / "model.safetensors.index.json"
     if index.exists():
-        shards = _read_json(index).get("weight_map", {})
+        shards = _read_json(index).get("weight_map")
+        if not isinstance(shards, dict) or not shards:
+            raise ModelError(f"{index} names no weights")
         for shard in sorted(set(shards.values())):
             if not (path / shard).is_file():
                 raise ModelError(f"{index.name} names {shard}, which is not in {path}")

@@ -64,8 +64,11 @@ class Choice:
 
     def end(self, finish: FinishReason, stop_reason: int | str | None = None) -> None:
         """The choice has ended; text that was held back comes out."""
-        if self.text is not None and (held := self.text.finish()):
-            self._fresh.append(held)
+        if self.text is not None:
+            if held := self.text.finish():
+                self._fresh.append(held)
+            if self.text.stopped is not None:  # in what was held
+                finish, stop_reason = FinishReason.STOP, self.text.stopped
         self.finish, self.stop_reason = finish, stop_reason
 
     @property
@@ -110,7 +113,7 @@ class Stream:
     """
 
     def __init__(
-        self, submit: Submit, prompt_ids: Sequence[int], tokenizer: Tokenizer | None, *, arrival: float
+        self, submit: Submit, prompt_ids: list[int], tokenizer: Tokenizer | None, *, arrival: float
     ) -> None:
         self.submit = submit
         self.prompt_ids = prompt_ids

@@ -51,7 +51,13 @@ class SyncClient:
             self._poller.poll(max(0, round((min(end, self._beat_due) - now) * 1e3)))
 
     def flush(self) -> None:
-        """Send what is to be sent without waiting for anything."""
+        """Send what is to be sent without waiting for anything; shows life when that is due.
+
+        A program that adds thousands of requests before it waits for one must not be taken for dead.
+        """
+        if time.monotonic() >= self._beat_due:
+            self._beat_due = time.monotonic() + _BEAT_SECONDS
+            self.core.alive()
         self._link.flush()
 
     def close(self) -> None:

@@ -22,19 +22,24 @@ class OutputBuilder:
         self._tokenizer = tokenizer
         params = stream.submit.params
         self._kind = params.output_kind
+        self._metrics = RequestMetrics(stream.arrival)  # one for all outputs, filled as the request goes on
         self._whole = [CompletionOutput(index, "", []) for index in range(params.n)]
         if params.logprobs is not None:
             for output in self._whole:
                 output.logprobs, output.cumulative_logprob = [], 0.0
 
+    @property
+    def waits(self) -> bool:
+        """Whether there is nothing to show before the request has ended, whatever it gains."""
+        return self._kind is RequestOutputKind.FINAL_ONLY and not self.stream.ended
+
     def add(self, updates: Sequence[ChoiceUpdate]) -> RequestOutput | None:
         """Take updates; returns the output to show now, None when there is none to show yet."""
-        parts = [self._completion(update) for update in updates]
         if self._kind is RequestOutputKind.DELTA:
-            return self._output(parts) if parts else None
-        for part in parts:
-            _extend(self._whole[part.index], part)
-        if self._kind is RequestOutputKind.FINAL_ONLY and not self.stream.ended:
+            return self._output([self._completion(update) for update in updates]) if updates else None
+        for update in updates:
+            self._extend(self._whole[update.index], update)
+        if self.waits:
             return None
         return self._output([_copy(output) for output in self._whole])
 
@@ -45,7 +50,7 @@ class OutputBuilder:
         """
         reason = {"RequestTimeoutError": "timeout", "RequestAbortedError": "abort"}.get(error.kind, "error")
         for update in updates:
-            _extend(self._whole[update.index], self._completion(update))
+            self._extend(self._whole[update.index], update)
         ended = {update.index for update in updates if update.finish_reason is not None}
         shown = []
         for output, choice in zip(self._whole, self.stream.choices, strict=True):
@@ -60,7 +65,7 @@ class OutputBuilder:
         part = CompletionOutput(
             update.index,
             update.text,
-            list(update.token_ids),
+            update.token_ids,
             finish_reason=update.finish_reason,
             stop_reason=update.stop_reason,
         )
@@ -68,6 +73,16 @@ class OutputBuilder:
             part.logprobs = [self._logprobs(entry) for entry in update.logprobs]
             part.cumulative_logprob = sum(entry.logprob for entry in update.logprobs)
         return part
+
+    def _extend(self, whole: CompletionOutput, update: ChoiceUpdate) -> None:
+        whole.text += update.text
+        assert isinstance(whole.token_ids, list)
+        whole.token_ids += update.token_ids
+        if whole.logprobs is not None and update.logprobs:
+            whole.logprobs += [self._logprobs(entry) for entry in update.logprobs]
+            gained = sum(entry.logprob for entry in update.logprobs)
+            whole.cumulative_logprob = (whole.cumulative_logprob or 0.0) + gained
+        whole.finish_reason, whole.stop_reason = update.finish_reason, update.stop_reason
 
     def _logprobs(self, entry: TokenLogprobs) -> dict[int, Logprob]:
         shown = {entry.token_id: Logprob(entry.logprob, entry.rank, self._token_text(entry.token_id))}
@@ -79,32 +94,20 @@ class OutputBuilder:
         return None if self._tokenizer is None else self._tokenizer.token_text(token)
 
     def _output(self, outputs: list[CompletionOutput]) -> RequestOutput:
-        stream = self.stream
+        stream, metrics = self.stream, self._metrics
+        if metrics.first_token_time is None:
+            metrics.first_token_time = stream.first_token_at
+            metrics.time_in_queue, metrics.prefill_time = stream.queued_ms / 1e3, stream.prefill_ms / 1e3
+        metrics.finished_time = stream.finished_at
         return RequestOutput(
             request_id=self.request_id,
             prompt=self._prompt,
             prompt_token_ids=stream.prompt_ids,  # one list for all outputs: it may be long
             outputs=outputs,
             finished=stream.ended,
-            metrics=RequestMetrics(
-                arrival_time=stream.arrival,
-                first_token_time=stream.first_token_at,
-                finished_time=stream.finished_at,
-                time_in_queue=stream.queued_ms / 1e3,
-                prefill_time=stream.prefill_ms / 1e3,
-            ),
+            metrics=metrics,
             num_cached_tokens=stream.num_cached,
         )
-
-
-def _extend(whole: CompletionOutput, part: CompletionOutput) -> None:
-    whole.text += part.text
-    assert isinstance(whole.token_ids, list)
-    whole.token_ids += part.token_ids
-    if whole.logprobs is not None and part.logprobs is not None:
-        whole.logprobs += part.logprobs
-        whole.cumulative_logprob = (whole.cumulative_logprob or 0.0) + (part.cumulative_logprob or 0.0)
-    whole.finish_reason, whole.stop_reason = part.finish_reason, part.stop_reason
 
 
 def _copy(output: CompletionOutput) -> CompletionOutput:

@@ -122,7 +122,7 @@ class LLMEngine:
 
     def _outputs(self, stream: Stream) -> list[RequestOutput]:
         builder = self._builders.get(stream.number)
-        if builder is None:
+        if builder is None or builder.waits:
             return []
         updates = stream.take()
         if stream.ended:

@@ -31,7 +31,10 @@ class CompletionOutput:
 
 @dataclass(slots=True)
 class RequestMetrics:
-    """When things happened to a request, in seconds; times are of `time.monotonic`."""
+    """When things happened to a request, in seconds; times are of `time.monotonic`.
+
+    All outputs of a request share it; it is filled as the request goes on.
+    """
 
     arrival_time: float
     first_token_time: float | None = None

@@ -7,6 +7,7 @@ weights read once a token at the measured memory bandwidth. `--json FILE` writes
 
 import argparse
 import asyncio
+import itertools
 import json
 import random
 import statistics
@@ -89,7 +90,7 @@ async def run_case(url: str, case: Case, seed: int) -> Figures:
         seconds = time.perf_counter() - began
     tokens = sum(out for _, out in jobs)
     frames = sum(len(times) - 1 for times in streams)
-    gaps = [b - a for times in streams for a, b in zip(times[1:], times[2:], strict=False)]
+    gaps = [b - a for times in streams for a, b in itertools.pairwise(times[1:])]
     firsts = [times[1] - times[0] for times in streams]
     return Figures(
         case.name,

@@ -10,11 +10,10 @@ import sys
 import time
 from pathlib import Path
 
-from ..protocol.columns import pack_i32
 from ..protocol.config import WorkerConfig
 from ..protocol.sampling import SamplingParams
-from ..protocol.steps import NewRow, StepPlan
 from .devices import load_runner
+from .made_plans import MadePlans
 from .phases import StartPhases, describe
 from .runner import Runner
 
@@ -26,8 +25,7 @@ def main() -> None:
     options = _options()
     sizes = [int(size) for size in options.batch.split(",")]
     runner = _load(options, max(sizes))
-    num_blocks_a_row = -(-(options.prompt_len + options.output_len) // runner.kv_groups[0].block_size)
-    results = {size: _Run(runner, num_blocks_a_row, options).measure(size) for size in sizes}
+    results = {size: _measure(runner, size, options) for size in sizes}
     base = _transformers(options) if options.transformers else 0.0
     for size, (prefill_ms, step_ms) in results.items():
         rate = size * options.output_len / (prefill_ms + step_ms * (options.output_len - 1)) * 1e3
@@ -77,58 +75,27 @@ def _load(options: argparse.Namespace, max_num_seqs: int) -> Runner:
     return runner
 
 
-class _Run:
-    """One batch from its prompts to its last tokens."""
-
-    def __init__(self, runner: Runner, num_blocks_a_row: int, options: argparse.Namespace) -> None:
-        self._runner = runner
-        self._num_blocks = num_blocks_a_row
-        self._options = options
-        self._step = 0
-
-    def measure(self, size: int) -> tuple[float, float]:
-        """Milliseconds for all prompts, and for a decode step in the middle (median)."""
-        self._runner.forget()
-        prompt_len = self._options.prompt_len
+def _measure(runner: Runner, size: int, options: argparse.Namespace) -> tuple[float, float]:
+    """Milliseconds for all prompts of a batch, and for a decode step in the middle (median)."""
+    runner.forget()
+    prompt_len, output_len = options.prompt_len, options.output_len
+    plans = MadePlans(
+        runner,
+        prompt_len=prompt_len,
+        max_len=prompt_len + output_len,
+        params=SamplingParams(temperature=options.temperature, top_p=options.top_p),
+    )
+    began = time.perf_counter()
+    at_once = max(1, _BUDGET // prompt_len)
+    for first in range(0, size, at_once):
+        runner.execute(plans.prompts(range(first, min(first + at_once, size))))
+    prefill_ms = (time.perf_counter() - began) * 1e3
+    times = []
+    for position in range(prompt_len, prompt_len + output_len - 1):
         began = time.perf_counter()
-        at_once = max(1, _BUDGET // prompt_len)
-        for first in range(0, size, at_once):
-            rows = list(range(first, min(first + at_once, size)))
-            self._execute(rows, [0] * len(rows), [prompt_len] * len(rows), new=True)
-        prefill_ms = (time.perf_counter() - began) * 1e3
-        times = []
-        for position in range(prompt_len, prompt_len + self._options.output_len - 1):
-            began = time.perf_counter()
-            self._execute(list(range(size)), [position] * size, [1] * size, new=False)
-            times.append((time.perf_counter() - began) * 1e3)
-        return prefill_ms, sorted(times)[len(times) // 2]
-
-    def _execute(self, rows: list[int], start: list[int], count: list[int], *, new: bool) -> None:
-        self._step += 1
-        self._runner.execute(
-            StepPlan(
-                incarnation=1,
-                worker=1,
-                step=self._step,
-                released=b"",
-                new=tuple(self._new_row(row) for row in rows) if new else (),
-                append_row=b"",
-                append_group=b"",
-                append_block=b"",
-                row=pack_i32(rows),
-                start=pack_i32(start),
-                num_tokens=pack_i32(count),
-                samples=pack_i32([1] * len(rows)),
-            )
-        )
-
-    def _new_row(self, row: int) -> NewRow:
-        blocks = range(row * self._num_blocks, (row + 1) * self._num_blocks)
-        prompt = [
-            (row * 7919 + i * 104729) % self._runner.vocab_size for i in range(self._options.prompt_len)
-        ]
-        params = SamplingParams(temperature=self._options.temperature, top_p=self._options.top_p)
-        return NewRow(row, pack_i32(prompt), len(prompt), params, row, 0, (pack_i32(blocks),))
+        runner.execute(plans.decodes(range(size), position))
+        times.append((time.perf_counter() - began) * 1e3)
+    return prefill_ms, sorted(times)[len(times) // 2]
 
 
 def _transformers(options: argparse.Namespace) -> float:

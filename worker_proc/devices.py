@@ -23,4 +23,8 @@ def load_runner(config: WorkerConfig, phases: StartPhases) -> Runner:
         from .cpu.load import load_cpu
 
         return load_cpu(config, phases)
-    raise UsageError(f"device must be one of cpu, sim; got {config.device!r}", param="device")
+    if config.device == "cuda":
+        from .cuda.load import load_cuda
+
+        return load_cuda(config, phases)
+    raise UsageError(f"device must be one of cpu, cuda, sim; got {config.device!r}", param="device")

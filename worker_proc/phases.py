@@ -20,6 +20,10 @@ class StartPhases:
         self._done.append(Phase(self.current, now - self._began))
         self._began, self.current, self.fraction = now, name, 0.0
 
+    def report(self, fraction: float) -> None:
+        """How much of the current phase is done."""
+        self.fraction = fraction
+
     def finish(self) -> tuple[Phase, ...]:
         """End the current phase and return all, in order."""
         self.enter("ready")

@@ -100,15 +100,31 @@ class RowTable:
             self.tables[group][row, : len(blocks)] = blocks
             self.num_blocks[group, row] = len(blocks)
 
-    def append_blocks(self, plan: StepPlan) -> None:
-        """Put the plan's further blocks behind those their rows hold."""
-        rows, groups, blocks = (
-            np.frombuffer(column, np.int32)
-            for column in (plan.append_row, plan.append_group, plan.append_block)
+    def append_blocks(self, plan: StepPlan) -> tuple[Int64s, Int64s, Int64s, Int32s]:
+        """Put the plan's further blocks behind those their rows hold.
+
+        Returns for each block: its group, its row, its place in the row's table, and its id.
+        """
+        rows, groups = (
+            np.frombuffer(column, np.int32).astype(np.int64)
+            for column in (plan.append_row, plan.append_group)
         )
-        for row, group, block in zip(rows.tolist(), groups.tolist(), blocks.tolist(), strict=True):
-            self.tables[group][row, self.num_blocks[group, row]] = block
-            self.num_blocks[group, row] += 1
+        blocks = np.frombuffer(plan.append_block, np.int32)
+        if len(blocks) == 0:
+            return groups, rows, groups, blocks
+        # Of several blocks of one table, each goes one place behind the one before it.
+        tables = groups * self.num_blocks.shape[1] + rows
+        order = np.argsort(tables, kind="stable")
+        ordered, counted = tables[order], np.arange(len(tables))
+        begins = np.r_[True, ordered[1:] != ordered[:-1]]
+        behind = np.empty_like(counted)
+        behind[order] = counted - np.maximum.accumulate(np.where(begins, counted, 0))
+        places = self.num_blocks[groups, rows] + behind
+        for group, table in enumerate(self.tables):
+            mine = groups == group
+            table[rows[mine], places[mine]] = blocks[mine]
+        np.add.at(self.num_blocks, (groups, rows), 1)
+        return groups, rows, places, blocks
 
     def inputs(self, plan: StepPlan) -> StepInputs:
         """The step's columns. Raises ProtocolError for a plan that does not fit what the rows hold."""
@@ -117,7 +133,7 @@ class RowTable:
             for column in (plan.row, plan.start, plan.num_tokens, plan.samples)
         )
         end = start + num_tokens
-        self._check(rows, end, samples)
+        self.check(rows, end, samples)
         first = np.cumsum(num_tokens) - num_tokens
         if len(rows) and num_tokens.max() == 1:
             token_rows, positions = rows, start
@@ -136,19 +152,8 @@ class RowTable:
             sampled=samples.nonzero()[0],
         )
 
-    def slots(self, group: int, rows: Int64s, positions: Int64s) -> Int64s:
-        """KV slots of positions of rows, through the block table of a group."""
-        size = self.groups[group].block_size
-        blocks = self.tables[group][rows, positions // size].astype(np.int64)
-        return blocks * size + positions % size
-
-    def append_tokens(self, rows: Int64s, tokens: NDArray[np.signedinteger]) -> None:
-        """Make drawn tokens known: they are the next step's input."""
-        lengths = self.num_tokens[rows]
-        self.tokens[rows, lengths] = tokens
-        self.num_tokens[rows] = lengths + 1
-
-    def _check(self, rows: Int64s, end: Int64s, samples: Int64s) -> None:
+    def check(self, rows: Int64s, end: Int64s, samples: Int64s) -> None:
+        """Raises ProtocolError for a plan that computes `rows` up to `end` when they do not hold as much."""
         known = self.num_tokens[rows]
         wrong = ~self._taken[rows] | (end > known) | ((samples == 1) & (end != known))
         for group, info in zip(self.num_blocks, self.groups, strict=True):
@@ -161,3 +166,15 @@ class RowTable:
                 f"{'holds' if self._taken[row] else 'is free; it held'} {known[line]} tokens and "
                 f"{self.num_blocks[:, row].tolist()} blocks"
             )
+
+    def slots(self, group: int, rows: Int64s, positions: Int64s) -> Int64s:
+        """KV slots of positions of rows, through the block table of a group."""
+        size = self.groups[group].block_size
+        blocks = self.tables[group][rows, positions // size].astype(np.int64)
+        return blocks * size + positions % size
+
+    def append_tokens(self, rows: Int64s, tokens: NDArray[np.signedinteger]) -> None:
+        """Make drawn tokens known: they are the next step's input."""
+        lengths = self.num_tokens[rows]
+        self.tokens[rows, lengths] = tokens
+        self.num_tokens[rows] = lengths + 1

@@ -40,6 +40,14 @@ class ModelConfig:
     def kv_size(self) -> int:
         return self.num_kv_heads * self.head_dim
 
+    @property
+    def num_weights(self) -> int:
+        """About how many, leaving out vectors."""
+        attention = self.hidden_size * 2 * (self.q_size + self.kv_size)
+        mlp = 3 * self.hidden_size * self.intermediate_size
+        tables = (1 if self.tied_head else 2) * self.vocab_size * self.hidden_size
+        return self.num_layers * (attention + mlp) + tables
+
 
 def read_common(config: Json, **traits: bool) -> ModelConfig:
     """Read the fields that all Llama-like models share. Raises ModelError that names a wrong one."""

@@ -1,14 +1,42 @@
 """Rules on single tokens by permanent row: allowed ids, bias, min_tokens, banned words."""
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 
 from ...kernels.reference import TokenLists, TokenRules
-from ...protocol.sampling import SamplingParams
 from ...protocol.steps import NewRow
 from ..rows import Int64s, RowTable
 
 _NAMES = ("allowed", "biased", "banned", "words")
+
+
+class RowRules(NamedTuple):
+    """The lists of one row, as `TokenLists` holds them; empty where it has no such rule."""
+
+    allowed: list[int]
+    biased: list[int]
+    bias: list[float]
+    banned: list[int]
+    banned_until: int
+    words: list[int]
+
+
+def read_rules(new: NewRow, eos_token_ids: tuple[int, ...]) -> RowRules:
+    """The rules that a row's parameters ask for; `eos_token_ids` end a choice unless it ignores them."""
+    params = new.params
+    bias = params.logit_bias or {}
+    eos = () if params.ignore_eos else eos_token_ids
+    words = [np.frombuffer(word, np.int32).tolist() for word in new.bad_words]
+    return RowRules(
+        allowed=params.allowed_token_ids or [],
+        biased=list(bias),
+        bias=list(bias.values()),
+        banned=sorted({*eos, *(params.stop_token_ids or ())}) if params.min_tokens else [],
+        banned_until=new.prompt_len + params.min_tokens,
+        words=[entry for word in words for entry in (len(word), *word)],
+    )
 
 
 class RuleBook:
@@ -25,20 +53,13 @@ class RuleBook:
 
     def add(self, new: NewRow) -> None:
         """Take over a row's rules."""
-        row, params = new.row, new.params
+        row, rules = new.row, read_rules(new, self._eos_token_ids)
         self.release(row)
-        if params.allowed_token_ids is not None:
-            self._lists["allowed"][row] = params.allowed_token_ids
-        if params.logit_bias:
-            self._lists["biased"][row] = list(params.logit_bias)
-            self._bias[row] = list(params.logit_bias.values())
-        if params.min_tokens and (ends := self._ends(params)):
-            self._lists["banned"][row] = ends
-            self._until[row] = new.prompt_len + params.min_tokens
-        if new.bad_words:
-            words = [np.frombuffer(word, np.int32).tolist() for word in new.bad_words]
-            self._lists["words"][row] = [entry for word in words for entry in (len(word), *word)]
+        for name in _NAMES:
+            if ids := getattr(rules, name):
+                self._lists[name][row] = ids
         if any(row in lists for lists in self._lists.values()):
+            self._bias[row], self._until[row] = rules.bias, rules.banned_until
             self._with_rules[row] = True
             self._packed = None
 
@@ -59,10 +80,6 @@ class RuleBook:
         if self._packed is None:
             self._packed = self._pack()
         return self._packed
-
-    def _ends(self, params: SamplingParams) -> list[int]:
-        eos = () if params.ignore_eos else self._eos_token_ids
-        return sorted({*eos, *(params.stop_token_ids or ())})
 
     def _pack(self) -> TokenRules:
         lists = {name: self._pack_lists(by_row) for name, by_row in self._lists.items()}

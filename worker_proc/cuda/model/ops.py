@@ -1,0 +1,45 @@
+"""The operators of a decoder on a CUDA device."""
+
+import torch
+from torch import Tensor
+
+from ....kernels import device as kernels
+from .arena import Arena
+
+
+class CudaOps:
+    """Each writes its result into the arena, so that a step allocates nothing. Shapes as in `Ops`."""
+
+    def __init__(self, arena: Arena) -> None:
+        self._arena = arena
+
+    def pack_linear(self, weight: Tensor) -> Tensor:
+        return weight
+
+    def embed(self, token_ids: Tensor, table: Tensor) -> Tensor:
+        out = self._arena.take("residual", len(token_ids), table.shape[1], table.dtype)
+        return torch.index_select(table, 0, token_ids, out=out)
+
+    def lines(self, use: str, x: Tensor, index: Tensor) -> Tensor:
+        """Lines of x [num_tokens, width] at `index` [S], [S, width]."""
+        out = self._arena.take(use, len(index), x.shape[1], x.dtype)
+        return torch.index_select(x, 0, index, out=out)
+
+    def linear(self, x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
+        out = self._arena.take("linear", x.shape[0], packed.shape[0], x.dtype)
+        if bias is None:
+            return torch.mm(x, packed.t(), out=out)
+        return torch.addmm(bias, x, packed.t(), out=out)
+
+    def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        return kernels.rms_norm(x, weight, eps, out=self._norm_of(x))
+
+    def add_rms_norm(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> Tensor:
+        return kernels.add_rms_norm(x, residual, weight, eps, out=self._norm_of(x))
+
+    def silu_mul(self, x: Tensor) -> Tensor:
+        out = self._arena.take("gated", x.shape[0], x.shape[1] // 2, x.dtype)
+        return kernels.silu_mul(x, out=out)
+
+    def _norm_of(self, x: Tensor) -> Tensor:
+        return self._arena.take("norm", x.shape[0], x.shape[1], x.dtype)

@@ -1,0 +1,1 @@
+"""Steps as graphs: the sizes they are padded to, capturing and replaying, drawing, fetching results."""

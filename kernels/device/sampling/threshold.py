@@ -202,7 +202,7 @@ def find_threshold(
     check_shape("rows", rows, (num_lines,))
     check("temperature", temperature, dim=1, dtype=torch.float32)
     optional = {"min_p": min_p, "top_k": top_k, "top_p": top_p, "temperature_last": temperature_last}
-    dtypes = {"top_k": torch.int32, "temperature_last": torch.bool}
+    dtypes = {"top_k": torch.int32, "temperature_last": (torch.bool, torch.int32)}
     for name, tensor in optional.items():
         if tensor is not None:
             check(name, tensor, dim=1, dtype=dtypes.get(name, torch.float32))

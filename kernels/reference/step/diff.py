@@ -11,9 +11,9 @@ def apply_diff(state: Tensor, diff: Tensor) -> None:
 
     Args:
         state: [num_words] int32.
-        diff: [1 + 2 * capacity] int32: the number n of pairs, then room for `capacity` addresses, then for as
-            many values. The first n of each count. No address twice.
+        diff: int32: the number n of pairs, then n addresses, no one twice, then n values. What follows is not
+            read, so that a buffer serves any n.
     """
-    count, capacity = int(diff[0]), (diff.numel() - 1) // 2
+    count = int(diff[0])
     addresses = diff[1 : 1 + count].long()
-    state[addresses] = diff[1 + capacity : 1 + capacity + count]
+    state[addresses] = diff[1 + count : 1 + 2 * count]

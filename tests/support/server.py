@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -30,12 +31,12 @@ class Server:
         """`command` makes the command line for a run directory; `env` is added to the environment."""
         # Short, so that a long TMPDIR of a test does not make socket paths too long.
         self.folder = Path(tempfile.mkdtemp(prefix="octavo-test-", dir="/tmp"))
-        self.run_dir = self.folder / "run"
+        self._run_dir = self.folder / "run"
         self.log_path = self.folder / "log"
         self._seen: dict[int, psutil.Process] = {}
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
-                command(self.run_dir),
+                command(self._run_dir),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -43,6 +44,12 @@ class Server:
                 start_new_session=True,
             )
         _running.add(self)
+
+    @property
+    def run_dir(self) -> Path:
+        """Where the server keeps its files: what it says when it is ready, else what it was told."""
+        said = re.search(r"; run directory (.+)$", self.log, re.MULTILINE)
+        return Path(said[1]) if said else self._run_dir
 
     @property
     def pid(self) -> int:
@@ -115,12 +122,15 @@ class Server:
 
     def wait_gone(self, within: float = GONE_WITHIN) -> None:
         """Return when no process of the server is left; fails with the ones that are."""
-        tree = self.tree()
-        self.process.poll()
-        _, left = psutil.wait_procs([found for found in tree if found.pid != self.pid], timeout=within)
-        left = [found for found in left if _lives(found)]
-        if left or self.process.poll() is None:
-            raise AssertionError(f"still there after {within} s: {left or self.process}\n{self.log}")
+        deadline = time.monotonic() + within
+        children = [found for found in self.tree() if found.pid != self.pid]
+        try:
+            self.process.wait(within)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the supervisor is still there after {within} s\n{self.log}") from None
+        psutil.wait_procs(children, timeout=max(0.0, deadline - time.monotonic()))
+        if left := [found for found in children if _lives(found)]:
+            raise AssertionError(f"still there after {within} s: {left}\n{self.log}")
 
     def stop(self) -> None:
         """End the server as Ctrl-C does, make sure that nothing is left, and remove its files."""
@@ -152,15 +162,20 @@ class Server:
 
 
 def start_server(
-    model: str | Path, *flags: str, env: Mapping[str, str] | None = None, wait: bool = True
+    model: str | Path,
+    *flags: str,
+    env: Mapping[str, str] | None = None,
+    wait: bool = True,
+    own_run_dir: bool = True,
 ) -> Server:
     """Serve `model` with these flags on a free port; returns once it is ready unless `wait` is false.
 
-    `env` is added to this process's environment.
+    `env` is added to this process's environment. With `own_run_dir` false the server chooses its run
+    directory as it does for users, and its state is known only from when it is ready.
     """
 
     def command(run_dir: Path) -> list[str]:
-        place = ["--port", "0", "--run-dir", str(run_dir)]
+        place = ["--port", "0", *(["--run-dir", str(run_dir)] if own_run_dir else [])]
         return [sys.executable, "-m", "octavo", "serve", str(model), *place, *flags]
 
     server = Server(command, {"OMP_NUM_THREADS": "1", **(env or {})})

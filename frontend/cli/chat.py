@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import shlex
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -45,6 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(
             "with --url no server is started: --keep and --serve-flags do not apply", param="url"
         )
+    # So that an end from outside leaves nothing behind either.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     with contextlib.ExitStack() as stack:
         url, after = arguments.url, ""
         if not url:

@@ -45,7 +45,7 @@ class LocalServer:
         if not self._process.stdout.readline():
             lines = self.log_path.read_text(errors="replace").strip().splitlines()
             self.close()
-            raise StartupError((lines or ["the server ended"])[-1].removeprefix("octavo: error: "))
+            raise _as_error(self._process.returncode, (lines or ["the server ended"])[-1])
         return msgspec.json.decode((self._folder / "run" / FILE_NAME).read_bytes(), type=ServerInfo)
 
     def close(self) -> None:
@@ -58,3 +58,9 @@ class LocalServer:
             self._lifeline.cut()
         self.log_path.unlink(missing_ok=True)
         os.rmdir(self._folder)
+
+
+def _as_error(status: int, last_line: str) -> StartupError:
+    """The server's own error: same line, same exit status."""
+    kinds = (kind for kind in StartupError.__subclasses__() if kind.exit_status == status)
+    return next(kinds, StartupError)(last_line.removeprefix("octavo: error: "))

@@ -33,6 +33,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "load_format": LOAD_FORMATS,
     "quantization": ("", "fp8"),
     "scheduling_policy": ORDERS,
+    "log_level": ("DEBUG", "INFO", "WARNING", "ERROR"),
 }
 
 

@@ -10,9 +10,6 @@ from collections.abc import Iterator
 from ...protocol.errors import OctavoError, UsageError
 from .chat_client import ChatClient, ChatMessage
 
-NAME = "chat"
-HELP = "chat in the terminal"
-
 _KEPT = """
 The server goes on. Talk to it:
   octavo chat --url {url}

@@ -5,9 +5,6 @@ import sys
 
 from ...protocol.errors import ModelError
 
-NAME = "demo-model"
-HELP = "fetch the demo model and print its folder"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """It has none."""

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ import msgspec
 from ...protocol.errors import StartupError
 from ...protocol.lifeline import Lifeline
 from ..supervisor.published import FILE_NAME, ServerInfo
+from ..supervisor.python import python_environment, python_module
 from ..supervisor.run_dir import short_temporary_dir
 
 
@@ -27,14 +27,14 @@ class LocalServer:
         fds = () if self._lifeline is None else (self._lifeline.read_fd,)
         tied = [part for fd in fds for part in ("--lifeline-fd", str(fd))]
         place = ["--port", "0", "--run-dir", str(self._folder / "run")]
-        package = __package__.partition(".")[0]
         with self.log_path.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", package, "serve", model, *place, *tied, *flags],
+                [*python_module(), "serve", model, *place, *tied, *flags],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 pass_fds=fds,
+                env=python_environment(),
                 start_new_session=True,  # Ctrl-C is for the conversation
             )
         self.info = self._wait()

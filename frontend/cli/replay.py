@@ -2,10 +2,6 @@
 
 import argparse
 import subprocess
-import sys
-
-NAME = "replay"
-HELP = "run a journal again and compare"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,6 +11,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay in a process of its own: the scheduler's code belongs to the scheduler."""
-    package = __package__.partition(".")[0]
-    command = [sys.executable, "-P", "-m", f"{package}.scheduler_proc.replay", arguments.file]
-    return subprocess.run(command, check=False).returncode
+    from ..supervisor.python import python_environment, python_module
+
+    command = [*python_module("scheduler_proc.replay"), arguments.file]
+    return subprocess.run(command, env=python_environment(), check=False).returncode

@@ -12,9 +12,6 @@ from .engine_flags import add_engine_flags, engine_args
 if TYPE_CHECKING:
     from ..supervisor.serve import ServeArgs, Started
 
-NAME = "serve"
-HELP = "serve a model over HTTP"
-
 # FrontendConfig's fields that are flags here under the same name.
 _HTTP = (
     "allowed_origins",

@@ -1,17 +1,15 @@
 """Starting one process of a server, and knowing how it ended."""
 
-import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-_PACKAGE = __package__.partition(".")[0]
-_SITE = ("site-packages", "dist-packages")
+from .python import python_environment, python_module
+
 _STDERR = 2
 _KILLED_WITHIN = 5.0  # seconds; only a process that hangs in the kernel takes longer
 
@@ -52,12 +50,11 @@ class Child:
         self.spec = spec
         self._last_words.unlink(missing_ok=True)
         self._process = subprocess.Popen(
-            # -P: a file in the working directory must not pass for a module of ours or of the library.
-            [sys.executable, "-P", "-m", f"{_PACKAGE}.{spec.module}", str(spec.config)],
+            [*python_module(spec.module), str(spec.config)],
             stdin=subprocess.DEVNULL,
             stdout=_STDERR,
             pass_fds=spec.pass_fds,
-            env=_environment(spec.metrics),
+            env=python_environment(PROMETHEUS_MULTIPROC_DIR=str(spec.metrics)),
             start_new_session=True,
         )
         self._ended = threading.Event()
@@ -115,17 +112,6 @@ def kill_all(children: Sequence[Child]) -> None:
         child.signal(signal.SIGKILL)
     for child in children:
         child.wait(_KILLED_WITHIN)
-
-
-def _environment(metrics: Path) -> dict[str, str]:
-    """This process's environment, in which the child finds the package and its metrics directory."""
-    environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(metrics)}
-    home = Path(__file__).resolve().parents[2].parent
-    # An installed package is found without help, a checkout that is only on this process's path is not.
-    if home.name not in _SITE and any(entry and Path(entry).resolve() == home for entry in sys.path):
-        paths = [str(home), *filter(None, [environment.get("PYTHONPATH")])]
-        environment["PYTHONPATH"] = os.pathsep.join(paths)
-    return environment
 
 
 def _signal_name(number: int) -> str:

@@ -1,6 +1,7 @@
 """Engine arguments: the names are vLLM's where vLLM has the argument."""
 
 import dataclasses
+import os
 from dataclasses import dataclass
 
 from ...protocol.errors import UsageError
@@ -25,7 +26,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "request_timeout": (0.0, 1e9),
     "max_queued_requests": (0, 2**31 - 1),
     "max_queued_tokens": (0, 2**31 - 1),
-    "max_restarts": (0, 1000),
+    "max_restarts": (0, 0),
 }
 _CHOICES: dict[str, tuple[str, ...]] = {
     "device": DEVICES,
@@ -35,6 +36,10 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "scheduling_policy": ORDERS,
     "log_level": ("DEBUG", "INFO", "WARNING", "ERROR"),
 }
+
+
+# Other words for a dtype that programs use.
+_DTYPE_NAMES = {"half": "float16", "float": "float32"}
 
 
 @dataclass(kw_only=True)
@@ -49,7 +54,7 @@ class EngineArgs:
     served_model_name: str | None = None
     device: str = "auto"
     dtype: str = "auto"  # "auto" follows the checkpoint
-    seed: int = 0  # of dummy weights
+    seed: int = 0  # of dummy weights, and of the Python API's requests that have none
     load_format: str = "auto"
     quantization: str = ""
     max_model_len: int | None = None
@@ -68,14 +73,15 @@ class EngineArgs:
     max_queued_requests: int = 0  # 0: no bound
     max_queued_tokens: int = 0  # 0: no bound
     scheduling_policy: str = "fcfs"
-    max_restarts: int = 0
+    max_restarts: int = 0  # a process that ends takes the engine with it
     trust_remote_code: bool = False  # code from a model folder is never run
-    disable_log_stats: bool = False
+    disable_log_stats: bool = False  # either way: there are none in the log
     journal: str = ""  # file that the scheduler writes its events to
     sim: str = ""  # options of the simulated device, "key=value,..."
     log_level: str = "WARNING"
 
     def __post_init__(self) -> None:
+        self._take_other_spellings()
         if not isinstance(self.model, str) or not self.model:
             raise UsageError(
                 f"model must be a folder, a hub name or 'demo', got {self.model!r}", param="model"
@@ -93,6 +99,14 @@ class EngineArgs:
                 "trust_remote_code is not supported: Octavo runs no code of a model",
                 param="trust_remote_code",
             )
+
+    def _take_other_spellings(self) -> None:
+        """What programs write for the same thing: a path, a dtype of torch's, no quantization."""
+        if isinstance(self.model, os.PathLike):
+            self.model = os.fspath(self.model)
+        dtype = str(self.dtype).removeprefix("torch.")
+        self.dtype = _DTYPE_NAMES.get(dtype, dtype)
+        self.quantization = self.quantization or ""
 
 
 class AsyncEngineArgs(EngineArgs):

@@ -33,6 +33,13 @@ class OutputBuilder:
         """Whether there is nothing to show before the request has ended, whatever it gains."""
         return self._kind is RequestOutputKind.FINAL_ONLY and not self.stream.ended
 
+    def take(self) -> RequestOutput | None:
+        """Look at the stream: the output to show now, None when there is none to show yet."""
+        if self.waits:
+            return None
+        updates, error = self.stream.take(), self.stream.error
+        return self.add(updates) if error is None else self.failed(updates, error)
+
     def add(self, updates: Sequence[ChoiceUpdate]) -> RequestOutput | None:
         """Take updates; returns the output to show now, None when there is none to show yet."""
         if self._kind is RequestOutputKind.DELTA:
@@ -57,9 +64,11 @@ class OutputBuilder:
             if choice.ended and output.index not in ended and self._kind is RequestOutputKind.DELTA:
                 continue  # shown when it ended
             if not choice.ended:
-                output.finish_reason, output.stop_reason = reason, str(error)
+                output.finish_reason = reason
             shown.append(_copy(output))
-        return self._output(shown)
+        last = self._output(shown)
+        last.error = str(error)
+        return last
 
     def _completion(self, update: ChoiceUpdate) -> CompletionOutput:
         part = CompletionOutput(

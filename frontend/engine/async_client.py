@@ -5,7 +5,8 @@ import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from ...protocol.errors import EngineUnavailableError
+from ...protocol.errors import EngineDeadError, EngineUnavailableError
+from ...protocol.ids import new_seed
 from ...protocol.replies import EngineStats, Snapshot, Story, StoryEntry
 from ...protocol.sampling import SamplingParams
 from ..text import Tokenizer
@@ -26,18 +27,23 @@ class AsyncClient:
         name: str = "client",
         *,
         recover: bool = False,
-        root_cause: Callable[[], str | None] | None = None,
+        root_cause: Callable[[], str | None] = lambda: None,
+        draw_seed: Callable[[], int] = new_seed,
     ) -> None:
-        """`root_cause` is asked each second why the engine died; None as long as it lives."""
+        """`root_cause` is asked each second why the engine died; None as long as it lives.
+
+        `recover` and `draw_seed` are those of `ClientCore`.
+        """
+        self.core = ClientCore(tokenizer, name, recover=recover, draw_seed=draw_seed)
         self._root_cause = root_cause
-        self.core = ClientCore(tokenizer, name, recover=recover)
         self._link: Link | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._beat: asyncio.TimerHandle | None = None
         self._waiters: dict[int, list[asyncio.Future[None]]] = {}  # by stream number
+        self._for_ready: list[asyncio.Future[None]] = []
         self._queries: dict[int, asyncio.Future[None]] = {}
         self._tokens = itertools.count(1)
-        self._flushing = False
+        self._pumping = False  # the loop has been told to pump
 
     def connect(self, endpoint: str) -> None:
         """Start talking to the scheduler at `endpoint`; returns at once. On a running event loop."""
@@ -48,41 +54,62 @@ class AsyncClient:
         self._beat = self._loop.call_later(_BEAT_SECONDS, self._on_beat)
         self._pump()
 
-    async def wait_ready(self, timeout: float | None = None) -> None:
-        """Wait until a generation could run. Raises EngineUnavailableError after `timeout` seconds."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while not self.core.ready:
-            if self.core.fatal or (deadline is not None and time.monotonic() > deadline):
-                raise EngineUnavailableError(f"the engine is not ready: {self.core.reason}")
-            await asyncio.sleep(0.02)
+    @property
+    def reachable(self) -> bool:
+        """False once no scheduler has been met for 5 s."""
+        return self._link is not None and self._link.reachable
+
+    async def wait_ready(self, timeout: float | None = None, *, must_be_reachable: bool = False) -> None:
+        """Wait until a generation could run.
+
+        Raises EngineDeadError when it never will, EngineUnavailableError after `timeout` seconds, or, with
+        `must_be_reachable`, when there is no scheduler at all.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                while not self.core.ready:
+                    if self.core.fatal:
+                        raise EngineDeadError(self.core.reason)
+                    if must_be_reachable and not self.reachable:
+                        raise EngineUnavailableError(self.core.reason)
+                    waiter = self._running_loop().create_future()
+                    self._for_ready.append(waiter)
+                    await waiter
+        except TimeoutError:
+            raise EngineUnavailableError(f"the engine is not ready: {self.core.reason}") from None
 
     def submit(
         self,
         prompt_ids: Sequence[int],
         params: SamplingParams,
         *,
+        arrival: float | None = None,
         name: str | None = None,
         priority: int = 0,
         user: str = "",
         cache_salt: str = "",
     ) -> Stream:
-        """Start a request; raises as `ClientCore.submit`. `updates(stream)` says what comes of it."""
+        """Start a request; arguments and exceptions are those of `ClientCore.submit`.
+
+        `updates(stream)` says what comes of it.
+        """
         stream = self.core.submit(
             prompt_ids,
             params,
             time.monotonic(),
+            arrival=arrival,
             name=name,
             priority=priority,
             user=user,
             cache_salt=cache_salt,
         )
-        self._flush_soon()
+        self._pump_soon()
         return stream
 
     def abort(self, stream: Stream) -> None:
         """End a request that nobody wants any more."""
         self.core.abort(stream)
-        self._flush_soon()
+        self._pump_soon()
         self._wake([stream])
 
     async def accepted(self, stream: Stream) -> None:
@@ -123,25 +150,33 @@ class AsyncClient:
         return answer.entries
 
     def close(self, reason: str = "the client was closed") -> None:
-        """Disconnect. Open streams fail, for this reason."""
-        self._wake(self.core.disconnected(reason, fatal=True))
-        if self._link is None or self._loop is None:
-            return
-        if self._beat is not None:
-            self._beat.cancel()
-        if not self._loop.is_closed():
-            self._loop.remove_reader(self._link.socket.fileno())
-            self._loop.remove_reader(self._link.monitor.fileno())
-        self._link.close()
-        self._link = None
+        """Disconnect. Open streams fail, for this reason.
 
-    async def _ask(self, name: str) -> Snapshot | Story:
+        May be called twice, and after the event loop was closed.
+        """
+        failed = self.core.disconnected(reason, fatal=True)
+        link, self._link = self._link, None
+        if link is None or self._loop is None:
+            return
+        if not self._loop.is_closed():
+            self._wake(failed)
+            self._tell_ready()
+            if self._beat is not None:
+                self._beat.cancel()
+            self._loop.remove_reader(link.socket.fileno())
+            self._loop.remove_reader(link.monitor.fileno())
+        link.close()
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             raise EngineUnavailableError("the client is not connected")
+        return self._loop
+
+    async def _ask(self, name: str) -> Snapshot | Story:
         token = next(self._tokens)
-        waiter = self._queries[token] = self._loop.create_future()
+        waiter = self._queries[token] = self._running_loop().create_future()
         self.core.query(token, name)
-        self._flush_soon()
+        self._pump_soon()
         try:
             await asyncio.wait_for(waiter, _QUERY_SECONDS)
         except TimeoutError:
@@ -151,41 +186,59 @@ class AsyncClient:
         return self.core.answers.pop(token)
 
     async def _changed(self, stream: Stream) -> None:
-        if self._loop is None:
-            raise EngineUnavailableError("the client is not connected")
         # A future for each who waits: one that is cancelled concerns nobody else.
-        waiter = self._loop.create_future()
+        waiter = self._running_loop().create_future()
         self._waiters.setdefault(stream.number, []).append(waiter)
         await waiter
 
     def _wake(self, streams: Sequence[Stream]) -> None:
+        waiters = self._waiters
         for stream in streams:
-            for waiter in self._waiters.pop(stream.number, ()):
-                if not waiter.done():
-                    waiter.set_result(None)
+            if stream.number in waiters:
+                _release(waiters.pop(stream.number))
+
+    def _tell_ready(self) -> None:
+        if self._for_ready and (self.core.ready or self.core.fatal or not self.reachable):
+            waiting, self._for_ready = self._for_ready, []
+            _release(waiting)
 
     def _pump(self) -> None:
         if self._link is None:
             return
         self._wake(self._link.pump())
-        for token in self.core.answers.keys() & self._queries.keys():
-            if not self._queries[token].done():
-                self._queries[token].set_result(None)
+        self._tell_ready()
+        if self._link.more:
+            self._pump_soon()
+        if self.core.answers:
+            self._tell_answers()
 
-    def _flush_soon(self) -> None:
-        # Sends of one turn of the loop leave together. ZeroMQ's descriptor is edge-triggered: a send may use
-        # up the edge of a message that arrived, so reading follows every send.
-        if not self._flushing and self._loop is not None:
-            self._flushing = True
-            self._loop.call_soon(self._flush)
+    def _tell_answers(self) -> None:
+        answers = self.core.answers
+        for token in list(answers):
+            if token in self._queries:
+                _release([self._queries[token]])
+            else:
+                del answers[token]  # it came too late
 
-    def _flush(self) -> None:
-        self._flushing = False
+    def _pump_soon(self) -> None:
+        # Sends of one turn of the loop leave together.
+        if not self._pumping and self._loop is not None:
+            self._pumping = True
+            self._loop.call_soon(self._pump_now)
+
+    def _pump_now(self) -> None:
+        self._pumping = False
         self._pump()
 
     def _on_beat(self) -> None:
         if self._link is None or self._loop is None:
             return
-        self._wake(self._link.beat(self._root_cause() if self._root_cause is not None else None))
+        self._wake(self._link.beat(self._root_cause()))
         self._beat = self._loop.call_later(_BEAT_SECONDS, self._on_beat)
         self._pump()
+
+
+def _release(waiters: Sequence["asyncio.Future[None]"]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)

@@ -1,12 +1,21 @@
 """`AsyncLLMEngine`: generation as async generators, made for an application that has an event loop."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+import time
+import weakref
+from collections.abc import AsyncGenerator, Callable, Iterable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from ...protocol.errors import EngineDeadError, InvalidRequestError, UsageError
-from ...protocol.ids import new_request_name
+from ...protocol.errors import (
+    EngineDeadError,
+    InvalidRequestError,
+    RequestAbortedError,
+    RequestTimeoutError,
+    UsageError,
+)
+from ...protocol.ids import new_request_name, new_seed
 from ...protocol.sampling import SamplingParams
 from ..supervisor.engine import EngineProcesses, start_engine
 from ..text import Tokenizer
@@ -16,28 +25,49 @@ from .async_client import AsyncClient
 from .outputs import RequestOutput
 from .prompts import EncodedPrompt, Prompt, encode_prompt
 from .resolve import resolve_model
+from .seeds import seeds_from
 from .stream import Stream
 from .tokenizers import load_tokenizer
 
-_LONG_TEXT = 8192  # characters; a longer prompt is tokenized on a thread
-_POLL_SECONDS = 0.02
+_LONG = 8192  # characters or token ids; a longer prompt is encoded on a thread
+
+
+@dataclass(slots=True)
+class _Request:
+    """What is open under a request id: nothing was sent as long as there is no stream."""
+
+    stream: Stream | None = None
+    aborted: bool = False
 
 
 class AsyncLLMEngine:
     """An engine of its own processes, or a connection to a running server.
 
     It may be made before there is an event loop; it connects on the loop that uses it first, and on another
-    one when that is closed.
+    one once that is closed. The processes end with `shutdown`, with the last reference to the engine, or with
+    the program, however that ends.
     """
 
-    def __init__(self, endpoint: str, tokenizer: Tokenizer | None, processes: EngineProcesses | None) -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        tokenizer: Tokenizer | None,
+        processes: EngineProcesses | None,
+        *,
+        draw_seed: Callable[[], int] = new_seed,
+    ) -> None:
         self._endpoint = endpoint
         self._tokenizer = tokenizer
         self._processes = processes
+        # No method of this object, which the client would keep alive.
+        self._poll = processes.poll if processes is not None else _lives
+        self._draw_seed = draw_seed
         self._client: AsyncClient | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None  # the client's
-        self._open: dict[str, Stream] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None  # that of the client
+        self._open: dict[str, _Request] = {}
         self._closed = False
+        if processes is not None:
+            weakref.finalize(self, processes.close)
 
     @classmethod
     def from_engine_args(cls, args: EngineArgs) -> Self:
@@ -48,11 +78,17 @@ class AsyncLLMEngine:
         model = resolve_model(args)
         tokenizer = load_tokenizer(model.tokenizer_path)
         processes = start_engine(args, model)
-        return cls(processes.endpoint, tokenizer, processes)
+        return cls(processes.endpoint, tokenizer, processes, draw_seed=seeds_from(args.seed))
 
     @classmethod
-    def connect(cls, endpoint: str, model: str) -> Self:
-        """Attach to a running server's scheduler; `model` is what it serves, for the tokenizer."""
+    def connect(cls, endpoint: str, model: str | None = None) -> Self:
+        """Attach to a running server's scheduler, at its `ipc://` or `tcp://` address.
+
+        `model` is what the server serves, for the tokenizer: without it prompts are token ids, and outputs
+        have no text. Raises ModelError when it cannot be found.
+        """
+        if model is None:
+            return cls(endpoint, None, None)
         path = resolve_model(EngineArgs(model=model, load_format="dummy")).tokenizer_path
         return cls(endpoint, load_tokenizer(path), None)
 
@@ -69,50 +105,60 @@ class AsyncLLMEngine:
         Leaving the generator early ends the request. Raises InvalidRequestError (a ValueError) for bad input
         and for a request_id that is in use, RequestTimeoutError, QueueFullError, EngineDeadError.
         """
+        arrival = time.monotonic()
         params = sampling_params or SamplingParams()
         name = request_id or new_request_name()
         if name in self._open:
             raise InvalidRequestError(f"request_id {name!r} is in use", param="request_id")
-        client = await self._ready_client()
-        encoded = await self._encode(prompt)
-        if name in self._open:
-            raise InvalidRequestError(f"request_id {name!r} is in use", param="request_id")
-        stream = client.submit(
-            encoded.token_ids, params, name=name, priority=priority, cache_salt=encoded.cache_salt
-        )
-        self._open[name] = stream
-        builder = OutputBuilder(stream, name, encoded.text, self._tokenizer)
+        request = self._open[name] = _Request()
         try:
+            client, encoded = await self._prepare(prompt, params)
+            if request.aborted:
+                raise RequestAbortedError(f"request {name} was aborted")
+            stream = request.stream = client.submit(
+                encoded.token_ids,
+                params,
+                arrival=arrival,
+                name=name,
+                priority=priority,
+                cache_salt=encoded.cache_salt,
+            )
+            builder = OutputBuilder(stream, name, encoded.text, self._tokenizer)
             async for gained in client.updates(stream):
                 output = builder.add(gained)
                 if output is not None:
                     yield output
         finally:
             del self._open[name]
-            if not stream.ended:
-                client.abort(stream)
+            if request.stream is not None and not request.stream.ended:
+                client.abort(request.stream)
 
-    async def abort(self, request_id: str) -> None:
-        """End a request; its generator raises RequestAbortedError. Unknown ids are ignored."""
-        stream = self._open.get(request_id)
-        if stream is not None and self._client is not None:
-            self._client.abort(stream)
+    async def abort(self, request_id: str | Iterable[str]) -> None:
+        """End a request, or several; its generator raises RequestAbortedError. Unknown ids are ignored."""
+        for name in [request_id] if isinstance(request_id, str) else request_id:
+            request = self._open.get(name)
+            if request is None:
+                continue
+            request.aborted = True
+            if request.stream is not None and self._client is not None:
+                self._client.abort(request.stream)
 
     async def check_health(self) -> None:
         """Raises EngineDeadError when no generation will ever run again."""
-        if self.errored:
-            raise EngineDeadError(self._root_cause() or "the engine was shut down")
+        if (cause := self._death()) is not None:
+            raise EngineDeadError(cause)
 
     @property
     def errored(self) -> bool:
-        fatal = self._client is not None and self._client.core.fatal
-        return self._closed or fatal or self._root_cause() is not None
+        """Whether no generation will ever run again."""
+        return self._death() is not None
 
     @property
     def is_running(self) -> bool:
+        """Whether generations can run, now or once the engine is ready."""
         return not self.errored
 
-    def get_tokenizer(self) -> Tokenizer | None:
+    async def get_tokenizer(self) -> Tokenizer | None:
         """The model's tokenizer, None for a model without one."""
         return self._tokenizer
 
@@ -133,28 +179,53 @@ class AsyncLLMEngine:
     ) -> None:
         self.shutdown()
 
-    def _root_cause(self) -> str | None:
-        return self._processes.poll() if self._processes is not None else None
+    def _death(self) -> str | None:
+        """Why no generation will ever run again."""
+        if self._closed:
+            return "the engine was shut down"
+        if self._client is not None and self._client.core.fatal:
+            return self._client.core.reason
+        return self._poll()
+
+    async def _prepare(self, prompt: Prompt, params: SamplingParams) -> tuple[AsyncClient, EncodedPrompt]:
+        """A client that is ready, and the prompt's ids; the time that takes is the request's."""
+        try:
+            async with asyncio.timeout(params.timeout):
+                encoded = await self._encode(prompt)
+                return await self._ready_client(), encoded
+        except TimeoutError:
+            raise RequestTimeoutError(
+                f"the request's timeout of {params.timeout:g} s passed before it could start"
+            ) from None
 
     async def _ready_client(self) -> AsyncClient:
-        if self._closed:
-            raise EngineDeadError("the engine was shut down")
-        if self._client is not None and self._loop is not asyncio.get_running_loop():
-            if self._loop is not None and not self._loop.is_closed():
-                raise UsageError("an AsyncLLMEngine serves one event loop, and another one is using it")
-            self._client.close()
-            self._client = None
-        if self._client is None:
-            self._client = AsyncClient(self._tokenizer, "async-engine", root_cause=self._root_cause)
-            self._loop = asyncio.get_running_loop()
-            self._client.connect(self._endpoint)
-        while not self._client.core.ready:
-            await self.check_health()
-            await asyncio.sleep(_POLL_SECONDS)
+        await self.check_health()
+        loop = asyncio.get_running_loop()
+        if self._client is None or (self._loop is not loop and self._loop_is_closed()):
+            self._connect(loop)
+        if self._loop is not loop or self._client is None:
+            raise UsageError("an AsyncLLMEngine serves one event loop, and another one is using it")
+        await self._client.wait_ready(must_be_reachable=self._processes is None)
         return self._client
 
+    def _loop_is_closed(self) -> bool:
+        return self._loop is not None and self._loop.is_closed()
+
+    def _connect(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._client is not None:
+            self._client.close()
+        client = AsyncClient(
+            self._tokenizer, "async-engine", root_cause=self._poll, draw_seed=self._draw_seed
+        )
+        client.connect(self._endpoint)
+        self._client, self._loop = client, loop
+
     async def _encode(self, prompt: Prompt) -> EncodedPrompt:
-        text = prompt.get("prompt") if isinstance(prompt, dict) else prompt
-        if isinstance(text, str) and len(text) > _LONG_TEXT:
+        given = prompt.get("prompt") if isinstance(prompt, dict) else prompt
+        if isinstance(given, str | list) and len(given) > _LONG:
             return await asyncio.to_thread(encode_prompt, self._tokenizer, prompt)
         return encode_prompt(self._tokenizer, prompt)
+
+
+def _lives() -> None:
+    """The root cause of the death of processes that nobody here can watch."""

@@ -1,8 +1,7 @@
 """The client's side of the wire without a socket: requests in, messages out; messages in, streams changed."""
 
 import itertools
-import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -13,7 +12,9 @@ from ...protocol.errors import (
     EngineUnavailableError,
     InvalidRequestError,
     OctavoError,
+    ProtocolError,
     RequestAbortedError,
+    RequestFailedError,
     from_kind,
 )
 from ...protocol.ids import FinishReason, new_request_name, new_seed
@@ -37,8 +38,8 @@ from .bad_words import bad_word_columns
 from .logprobs import TokenLogprobs, split_logprobs
 from .stream import Stream
 
-_log = logging.getLogger(__name__)
 _FINISH = tuple(FinishReason)
+_MAX_NAME = 256  # characters of a request's name on the wire
 
 
 class ClientCore:
@@ -48,10 +49,21 @@ class ClientCore:
         outgoing: messages to send, in order; whoever owns the socket sends and clears them.
         limits: what requests must obey; None until the scheduler said so.
         ready, reason, fatal: whether a generation could run now, and if not, why, and whether it ever will.
+        answers: of queries, by their token.
     """
 
-    def __init__(self, tokenizer: Tokenizer | None, name: str, *, recover: bool) -> None:
-        """`recover`: keep requests open while the scheduler is away, and resubmit them to the next one."""
+    def __init__(
+        self,
+        tokenizer: Tokenizer | None,
+        name: str,
+        *,
+        recover: bool,
+        draw_seed: Callable[[], int] = new_seed,
+    ) -> None:
+        """`recover`: keep requests open while the scheduler is away, and resubmit them to the next one.
+
+        `draw_seed` gives the 64-bit seed of a request that has none.
+        """
         self.outgoing: list[ClientMessage] = []
         self.limits: ModelLimits | None = None
         self.ready = False
@@ -61,14 +73,26 @@ class ClientCore:
         self.answers: dict[int, Snapshot | Story] = {}
         self._name = name
         self._recover = recover
-        self._incarnation: int | None = None
+        self._draw_seed = draw_seed
         self._streams: dict[int, Stream] = {}
         self._numbers = itertools.count(1)
-        self._changed: dict[int, Stream] = {}
 
     @property
     def num_open(self) -> int:
+        """Requests that have not ended."""
         return len(self._streams)
+
+    def check(self, prompt_ids: Sequence[int], params: SamplingParams) -> None:
+        """Raises InvalidRequestError for a request the scheduler would refuse.
+
+        Raises EngineUnavailableError or EngineDeadError when no generation could run.
+        """
+        limits = self._require_limits()
+        check_prompt(limits, len(prompt_ids), min(prompt_ids, default=0), max(prompt_ids, default=0))
+        check_params(limits, params, len(prompt_ids))
+        for field in ("bad_words", "stop"):
+            if self.tokenizer is None and getattr(params, field):
+                raise InvalidRequestError(f"{field} needs a tokenizer, and the model has none", param=field)
 
     def submit(
         self,
@@ -76,38 +100,33 @@ class ClientCore:
         params: SamplingParams,
         now: float,
         *,
+        arrival: float | None = None,
         name: str | None = None,
         priority: int = 0,
         user: str = "",
         cache_salt: str = "",
     ) -> Stream:
-        """Start a request.
+        """Start a request that arrived at `arrival`, by default now; raises as `check`.
 
-        Raises InvalidRequestError for a request the scheduler would refuse, EngineUnavailableError or
-        EngineDeadError when no generation could run.
+        Both times are of `time.monotonic`. Time limits count from the arrival.
         """
-        limits = self._require_limits()
-        ids = list(prompt_ids)
-        check_prompt(limits, len(ids), min(ids, default=0), max(ids, default=0))
-        check_params(limits, params, len(ids))
-        if self.tokenizer is None and params.bad_words:
-            raise InvalidRequestError("bad_words need a tokenizer, and the model has none", param="bad_words")
-        if self.tokenizer is None and params.stop:
-            raise InvalidRequestError("stop strings need a tokenizer, and the model has none", param="stop")
+        self.check(prompt_ids, params)
+        ids = prompt_ids if isinstance(prompt_ids, list) else list(prompt_ids)
+        arrival = now if arrival is None else arrival
         submit = Submit(
             request=next(self._numbers),
             attempt=0,
-            name=(name or new_request_name())[:256],
+            name=(name or new_request_name())[:_MAX_NAME],
             prompt=pack_i32(ids),
             params=params,
-            seed=new_seed() if params.seed is None else params.seed & (2**64 - 1),
+            seed=self._draw_seed() if params.seed is None else params.seed & (2**64 - 1),
             priority=priority,
+            age_ms=(now - arrival) * 1e3,
             user=user,
             cache_salt=cache_salt,
             bad_words=bad_word_columns(self.tokenizer, params.bad_words),
         )
-        stream = Stream(submit, ids, self.tokenizer, arrival=now)
-        self._streams[stream.number] = stream
+        stream = self._streams[submit.request] = Stream(submit, ids, self.tokenizer, arrival=arrival)
         self.outgoing.append(submit)
         return stream
 
@@ -126,43 +145,58 @@ class ClientCore:
         self.outgoing.append(Alive())
 
     def connected(self) -> None:
-        """A scheduler is at the other end: introduce this client."""
-        self.outgoing.insert(0, ClientHello(FINGERPRINT, self._name))
+        """A scheduler is at the other end, known or new: introduce this client.
+
+        What open requests need is sent when it answers; until then only ends and questions are left to say.
+        """
+        kept = [message for message in self.outgoing if isinstance(message, Abort | Query)]
+        self.outgoing[:] = [ClientHello(FINGERPRINT, self._name), *kept]
+
+    def suspended(self, reason: str) -> None:
+        """No generation could run now; what becomes of open requests is not known yet."""
+        self.ready, self.reason = False, reason
 
     def disconnected(self, reason: str, *, fatal: bool = False) -> list[Stream]:
         """The scheduler is gone. Returns the streams that failed with it."""
-        self.ready, self.reason, self.fatal = False, reason, fatal
+        self.suspended(reason)
+        self.fatal = fatal
         if self._recover and not fatal:
             return []
         failed = list(self._streams.values())
+        self._streams.clear()
         for stream in failed:
             stream.fail(EngineDeadError(reason))
-        self._streams.clear()
-        if not fatal:  # should it live after all, it need not go on with them
-            self.outgoing += [Abort(stream.number) for stream in failed]
+        # Should it live after all, or have received what was meant for another, it need not go on.
+        self.outgoing[:] = [] if fatal else [Abort(stream.number) for stream in failed]
         return failed
 
     def on_message(self, reply: SchedulerReply, now: float) -> list[Stream]:
-        """Take a message of the scheduler; returns the streams that changed."""
-        self._changed = {}
+        """Take a message of the scheduler; returns the streams that changed.
+
+        Raises ProtocolError for a message that contradicts itself; nothing of it counts from there on.
+        """
         if isinstance(reply, Deltas):
-            self._on_deltas(reply, now)
-        elif isinstance(reply, Accepted):
+            return self._on_deltas(reply, now)
+        if isinstance(reply, Accepted):
             stream = self._current(reply.request, reply.attempt)
-            if stream is not None:
-                stream.accepted = True
-                self._changed[stream.number] = stream
-        elif isinstance(reply, Rejected):
-            self._on_rejected(reply)
-        elif isinstance(reply, Status):
-            self.ready, self.reason, self.fatal = reply.ready, reply.reason, reply.fatal
+            if stream is None:
+                return []
+            stream.accepted = True
+            return [stream]
+        if isinstance(reply, Rejected):
+            return self._on_rejected(reply, now)
+        if isinstance(reply, Status):
             if reply.fatal:
                 return self.disconnected(reply.reason, fatal=True)
+            self.ready, self.reason = reply.ready and self.limits is not None, reply.reason
         elif isinstance(reply, Welcome):
-            self._on_welcome(reply, now)
+            self.limits, self.ready, self.reason = reply.limits, reply.ready, reply.reason
+            self.fatal = False
+            for stream in self._streams.values():
+                self._resubmit(stream, now)
         else:
             self.answers[reply.token] = reply
-        return list(self._changed.values())
+        return []
 
     def _require_limits(self) -> ModelLimits:
         if self.fatal:
@@ -175,100 +209,82 @@ class ClientCore:
         stream = self._streams.get(number)
         return stream if stream is not None and stream.attempt == attempt else None
 
-    def _on_welcome(self, welcome: Welcome, now: float) -> None:
-        self.limits, self.ready, self.reason = welcome.limits, welcome.ready, welcome.reason
-        known, self._incarnation = self._incarnation, welcome.incarnation
-        if known is not None and known != welcome.incarnation:
-            for stream in self._streams.values():
-                self._resubmit(stream, now)
-
     def _resubmit(self, stream: Stream, now: float) -> None:
-        """Take a request up again where it stopped."""
-        stream.submit = msgspec.structs.replace(
+        """Take a request up again where it stopped: this scheduler may not know it, or deltas were lost."""
+        submit = msgspec.structs.replace(
             stream.submit,
             attempt=stream.attempt + 1,
             age_ms=(now - stream.arrival) * 1e3,
             delivered=tuple(pack_i32(choice.token_ids) for choice in stream.choices),
-            ended=tuple(choice.index for choice in stream.choices if choice.ended),
+            ended=tuple(choice.index for choice in stream.choices if choice.finish is not FinishReason.NONE),
         )
-        self.outgoing.append(stream.submit)
+        stream.resubmitted(submit)
+        self.outgoing.append(submit)
 
-    def _on_rejected(self, reply: Rejected) -> None:
+    def _on_rejected(self, reply: Rejected, now: float) -> list[Stream]:
         stream = self._current(reply.request, reply.attempt)
         if stream is None:
-            return
+            return []
         error = from_kind(
             reply.kind, reply.message, param=reply.param or None, retry_after=reply.retry_after or None
         )
-        self._fail(stream, error)
+        self._end(stream, now, error)
+        return [stream]
 
-    def _on_deltas(self, deltas: Deltas, now: float) -> None:
-        requests, attempts = unpack_i64(deltas.request), unpack_i32(deltas.attempt)
-        choices, starts = unpack_i32(deltas.choice), unpack_i32(deltas.start)
-        counts, finishes = unpack_i32(deltas.count).tolist(), unpack_i32(deltas.finish)
-        stop_tokens, tokens = unpack_i32(deltas.stop_token), unpack_i32(deltas.tokens).tolist()
+    def _on_deltas(self, deltas: Deltas, now: float) -> list[Stream]:
+        requests, attempts = unpack_i64(deltas.request).tolist(), unpack_i32(deltas.attempt).tolist()
+        counts, tokens = unpack_i32(deltas.count).tolist(), unpack_i32(deltas.tokens).tolist()
+        others = (
+            unpack_i32(column).tolist()
+            for column in (deltas.choice, deltas.start, deltas.finish, deltas.stop_token)
+        )
         logprobs = split_logprobs(deltas.logprobs) if deltas.logprobs is not None else None
-        for start in deltas.starts:
-            self._on_start(self._current(requests[start.index], attempts[start.index]), start, now)
-        faults = {fault.index: fault for fault in deltas.faults}
-        first = 0
-        for index, count in enumerate(counts):
-            end = first + count
-            stream = self._streams.get(requests[index])
-            if stream is not None and stream.attempt == attempts[index]:
-                self._changed[stream.number] = stream
-                if index in faults:
-                    self._fail(stream, from_kind(faults[index].kind, faults[index].message))
-                else:
-                    self._add(
-                        stream,
-                        choices[index],
-                        starts[index],
-                        tokens[first:end],
-                        _FINISH[finishes[index]],
-                        stop_tokens[index],
-                        _asked(logprobs, first, end),
-                        now,
-                    )
-            first = end
-
-    def _on_start(self, stream: Stream | None, start: Start, now: float) -> None:
-        if stream is not None and stream.first_token_at is None:
-            stream.first_token_at = now
-            stream.num_cached = start.num_cached
-            stream.queued_ms = start.queued_ms
-            stream.prefill_ms = start.prefill_ms
-
-    def _add(
-        self,
-        stream: Stream,
-        choice: int,
-        start: int,
-        tokens: list[int],
-        finish: FinishReason,
-        stop_token: int,
-        logprobs: list[TokenLogprobs] | None,
-        now: float,
-    ) -> None:
+        faults = {fault.index: from_kind(fault.kind, fault.message) for fault in deltas.faults}
+        changed: dict[int, Stream] = {}
+        end = 0
         try:
-            stopped = stream.add(choice, start, tokens, finish, stop_token, logprobs)
-        except EngineDeadError as error:
-            self.outgoing.append(Abort(stream.number))
-            self._fail(stream, error)
-            return
-        if stopped:
-            self.outgoing.append(Finish(stream.number, choice, len(stream.choices[choice].token_ids)))
-        if stream.ended:
-            stream.finished_at = now
-            self._streams.pop(stream.number, None)
+            for start in deltas.starts:
+                _on_start(self._current(requests[start.index], attempts[start.index]), start, now)
+            rows = zip(requests, attempts, counts, *others, strict=True)
+            for row, (number, attempt, count, choice, place, finish, stop_token) in enumerate(rows):
+                first, end = end, end + count
+                stream = self._streams.get(number)
+                if stream is None or stream.attempt != attempt:
+                    continue
+                changed[number] = stream
+                if row in faults:
+                    self._end(stream, now, faults[row])
+                    continue
+                told = _asked(logprobs, first, end) if logprobs is not None else None
+                try:
+                    stopped = stream.add(choice, place, tokens[first:end], _FINISH[finish], stop_token, told)
+                except RequestFailedError as error:
+                    self.outgoing.append(Abort(number))
+                    self._end(stream, now, error)
+                    continue
+                if stopped:
+                    self.outgoing.append(Finish(number, choice, len(stream.choices[choice].token_ids)))
+                if stream.ended:
+                    self._end(stream, now)
+        except (IndexError, ValueError) as error:
+            raise ProtocolError(f"deltas whose columns do not fit together: {error}") from error
+        return list(changed.values())
 
-    def _fail(self, stream: Stream, error: OctavoError) -> None:
-        stream.fail(error)
-        self._changed[stream.number] = stream
+    def _end(self, stream: Stream, now: float, error: OctavoError | None = None) -> None:
+        """The request is over, as a whole."""
+        if error is not None:
+            stream.fail(error)
+        stream.finished_at = now
         self._streams.pop(stream.number, None)
 
 
-def _asked(logprobs: list[TokenLogprobs | None] | None, first: int, end: int) -> list[TokenLogprobs] | None:
-    if logprobs is None:
-        return None
+def _on_start(stream: Stream | None, start: Start, now: float) -> None:
+    if stream is not None and stream.first_token_at is None:
+        stream.first_token_at = now
+        stream.num_cached = start.num_cached
+        stream.queued_ms = start.queued_ms
+        stream.prefill_ms = start.prefill_ms
+
+
+def _asked(logprobs: list[TokenLogprobs | None], first: int, end: int) -> list[TokenLogprobs]:
     return [entry for entry in logprobs[first:end] if entry is not None]

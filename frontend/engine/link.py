@@ -15,66 +15,86 @@ from .stream import Stream
 _log = logging.getLogger(__name__)
 _EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
 SILENCE_SECONDS = 5.0  # a scheduler that answers nothing for so long is gone
+# Messages taken or sent before the caller may do something else: reading must keep up with what is asked.
+_AT_ONCE = 64
 
 
 class Link:
-    """The DEALER of one client. Not thread-safe."""
+    """The DEALER of one client. Not thread-safe.
+
+    Attributes:
+        more: there is more to read; `pump` is to be called again before waiting for the sockets.
+        reachable: False once no scheduler has been met for a while.
+    """
 
     def __init__(self, core: ClientCore, endpoint: str) -> None:
         self._core = core
+        self._endpoint = endpoint
         self._decoder = codec.reply_decoder()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self.socket = channels.new_dealer(self._context, new_client())
+        self.socket = channels.new_dealer(self._context, new_client(), remote=endpoint.startswith("tcp://"))
         # Attached before the socket connects: a monitor attached later may miss the first handshake.
         self.monitor = self.socket.get_monitor_socket(_EVENTS)
         self.socket.connect(endpoint)
+        self.more = False
+        self.reachable = True
         self._connected = False
-        self._silent = False  # still connected to ZeroMQ's mind, but nothing was heard
+        self._lost = False  # the connection ended, and what that means for open requests is not decided
+        self._silent = False  # connected to a scheduler that stopped answering
+        self._away_since = time.monotonic()
         self._asked: float | None = None  # when the oldest unanswered question was sent
 
     def pump(self) -> list[Stream]:
-        """Read all that has arrived, send all that is to be sent; returns the streams that changed."""
+        """Read what has arrived and send what is to be sent; returns the streams that changed."""
         changed = self._watch()
-        now = time.monotonic()
-        while self.socket.poll(0):
-            self._asked = None
-            if self._silent:
-                self._greet()  # it was taken for gone, and is not
-            try:
-                changed += self._core.on_message(self._decoder.decode(self.socket.recv(zmq.DONTWAIT)), now)
-            except ProtocolError as error:
-                _log.error("dropped a message of the scheduler: %s", error)
         self.flush()
-        return changed
+        now, taken = time.monotonic(), 0
+        # Sending may use up the edge of ZeroMQ's descriptor that announced a message, so reading is last.
+        while True:
+            if self._readable():
+                if taken == _AT_ONCE:
+                    self.more = True
+                    return changed
+                taken += 1
+                changed += self._take(self.socket.recv(zmq.DONTWAIT), now)
+            elif not self.flush():
+                self.more = False
+                return changed
 
-    def flush(self) -> None:
-        """Send what the core wants sent; what does not fit now stays for the next time."""
+    def flush(self) -> bool:
+        """Send some of what the core wants sent, as far as it fits; returns whether anything went out."""
         outgoing = self._core.outgoing
-        if not self._connected:
-            return
+        if not self._connected or not outgoing:
+            return False
         sent = 0
-        for message in outgoing:
+        for message in outgoing[:_AT_ONCE]:
             if channels.send(self.socket, codec.encode(message)) is not channels.Sent.OK:
                 break
             sent += 1
         del outgoing[:sent]
+        return sent > 0
 
     def beat(self, root_cause: str | None) -> list[Stream]:
         """To be called each second: shows life, and notices a scheduler that shows none.
 
         `root_cause` says why the engine died, if its owner knows that it did.
         """
-        if root_cause is not None:
-            return self._core.disconnected(root_cause, fatal=True)
         changed, now = self.pump(), time.monotonic()
-        if self._connected and self._asked is not None and now - self._asked > SILENCE_SECONDS:
-            self._connected, self._silent = False, True
-            reason = f"the scheduler has been silent for {SILENCE_SECONDS:g} s"
-            return changed + self._core.disconnected(reason)
-        if self._connected:
-            self._asked = self._asked or now
+        if root_cause is not None:
+            return changed + self._core.disconnected(root_cause, fatal=True)
+        if self._lost:
+            changed += self._give_up()
+        if not self._connected:
+            if self.reachable and now - self._away_since > SILENCE_SECONDS:
+                self.reachable = False
+                self._core.suspended(f"no scheduler answers at {self._endpoint}")
+        elif self._asked is None:
+            self._asked = now
             self._core.alive()
             self.flush()
+        elif not self._silent and now - self._asked > SILENCE_SECONDS:
+            self._silent = True
+            changed += self._core.disconnected(f"the scheduler has been silent for {SILENCE_SECONDS:g} s")
         return changed
 
     def close(self) -> None:
@@ -87,17 +107,39 @@ class Link:
         self.socket.close(0)
         self._context.term()
 
-    def _greet(self) -> None:
-        self._connected, self._silent, self._asked = True, False, None
-        self._core.connected()
+    def _readable(self) -> bool:
+        return bool(int(self.socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
+
+    def _take(self, frame: bytes, now: float) -> list[Stream]:
+        self._asked = None
+        if self._silent:
+            # It lives again, but what was open may have ended with its silence.
+            self._silent = False
+            self._core.connected()
+        try:
+            return self._core.on_message(self._decoder.decode(frame), now)
+        except ProtocolError as error:
+            _log.error("dropped a message of the scheduler: %s", error)
+            return []
 
     def _watch(self) -> list[Stream]:
+        """Follow the connection."""
         failed: list[Stream] = []
-        while self.monitor.poll(0):
+        while int(self.monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
             event = recv_monitor_message(self.monitor)["event"]
-            if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
-                self._greet()
+            if self._lost:
+                failed += self._give_up()
+            self._connected = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
+            self._asked, self._silent = None, False
+            if self._connected:
+                self.reachable = True
+                self._core.connected()
             else:
-                self._connected = self._silent = False
-                failed += self._core.disconnected("the scheduler is gone")
+                # Who owns the processes can tell the cause a moment later: the next beat asks.
+                self._lost, self._away_since = True, time.monotonic()
+                self._core.suspended("the scheduler is gone")
         return failed
+
+    def _give_up(self) -> list[Stream]:
+        self._lost = False
+        return self._core.disconnected("the scheduler is gone")

@@ -1,22 +1,20 @@
 """`LLM`: batch generation in a plain Python program."""
 
-from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Self, overload
-from weakref import WeakValueDictionary
 
 from tqdm import tqdm
 
-from ...protocol.errors import InvalidRequestError, RequestAbortedError
+from ...protocol.errors import InvalidRequestError
 from ...protocol.ids import new_request_name
 from ...protocol.sampling import RequestOutputKind, SamplingParams
 from ..text import ChatTemplates, Tokenizer
 from .args import engine_args
 from .default_params import default_sampling_params
-from .llm_engine import LLMEngine
+from .llm_engine import LLMEngine, NewRequest
+from .output_stream import OutputStream
 from .outputs import RequestOutput
-from .prompts import Prompt, is_batch
+from .prompts import EncodedPrompt, Prompt, encode_prompts, is_batch
 
 Message = dict[str, Any]
 Params = SamplingParams | Sequence[SamplingParams] | None
@@ -32,9 +30,6 @@ class LLM:
         """
         self.llm_engine = LLMEngine(engine_args(model, **arguments))
         self._templates: ChatTemplates | None = None
-        self._batches: WeakValueDictionary[str, _Batch] = (
-            WeakValueDictionary()
-        )  # by the id of each open request
 
     @overload
     def generate(
@@ -69,26 +64,18 @@ class LLM:
     ) -> list[RequestOutput] | Iterator[RequestOutput]:
         """Generate for one prompt or for a list, with one `SamplingParams` for all or one for each.
 
-        Returns the finished outputs in the order of the prompts. With `stream`, or with SamplingParams whose
-        stream is True, returns an iterator over what comes, as it comes: the pieces, not the whole, unless
-        `output_kind` says otherwise. A request that fails alone ends with finish_reason "error" or "timeout";
-        the others go on.
+        Without parameters those are used that the model's folder recommends. `priority` has one number for
+        each prompt, lower ones run earlier under the scheduling_policy "priority". Returns the finished
+        outputs in the order of the prompts. With `stream`, or with SamplingParams whose stream is True,
+        returns an iterator over what comes, as it comes: the pieces, not the whole, unless `output_kind` says
+        otherwise. A request that fails alone ends with finish_reason "error" or "timeout" and has an `error`;
+        the others go on. Ctrl-C ends the requests, not the engine.
 
         Raises InvalidRequestError (a ValueError) before anything is generated, EngineDeadError.
         """
         batch: list[Prompt] = list(prompts) if is_batch(prompts) else [prompts]  # type: ignore[arg-type, list-item]
-        params = self._params(sampling_params, len(batch))
-        if priority is not None and len(priority) != len(batch):
-            raise InvalidRequestError(
-                f"priority must have one entry for each of {len(batch)} prompts", param="priority"
-            )
-        wants_stream = any(one.stream for one in params) if stream is None else stream
-        shaped = [_streaming(one) if wants_stream else _final_only(one) for one in params]
-        ids = self._submit(batch, shaped, priority or [0] * len(batch))
-        batch_outputs = _Batch(self.llm_engine, self._batches, ids)
-        if wants_stream:
-            return batch_outputs
-        return self._collect(ids, batch_outputs, use_tqdm=use_tqdm)
+        encoded = encode_prompts(self.get_tokenizer(), batch)
+        return self._run(encoded, sampling_params, use_tqdm=use_tqdm, priority=priority, stream=stream)
 
     def chat(
         self,
@@ -106,23 +93,24 @@ class LLM:
 
         Raises as `generate`, and InvalidRequestError that names what is wrong with the template.
         """
-        one = bool(messages) and isinstance(messages[0], dict)
-        conversations: list[Any] = [messages] if one else list(messages)
-        templates = self._chat_templates()
-        prompts: list[Prompt] = [
-            {
-                "prompt_token_ids": templates.prompt_ids(
-                    conversation,
-                    template=chat_template,
-                    add_generation_prompt=add_generation_prompt and not continue_final_message,
-                    continue_final_message=continue_final_message,
-                    tools=tools,
-                    variables=chat_template_kwargs,
-                )
-            }
+        one = bool(messages) and isinstance(messages[0], Mapping)
+        conversations: Sequence[Any] = [messages] if one else messages
+        texts = [
+            self._chat_templates().render(
+                conversation,
+                template=chat_template,
+                add_generation_prompt=add_generation_prompt and not continue_final_message,
+                continue_final_message=continue_final_message,
+                tools=tools,
+                variables=chat_template_kwargs,
+            )
             for conversation in conversations
         ]
-        return self.generate(prompts, sampling_params, use_tqdm=use_tqdm, stream=False)
+        # Templates write bos themselves.
+        ids = self._required_tokenizer().encode_batch(texts, add_special_tokens=False) if texts else []
+        encoded = [EncodedPrompt(text, tokens) for text, tokens in zip(texts, ids, strict=True)]
+        outputs = self._run(encoded, sampling_params, use_tqdm=use_tqdm, priority=None, stream=False)
+        return list(outputs)
 
     def get_tokenizer(self) -> Tokenizer | None:
         """The model's tokenizer, None for a model without one."""
@@ -142,113 +130,72 @@ class LLM:
     def __exit__(self, *exception: object) -> None:
         self.shutdown()
 
-    def _params(self, given: Params, count: int) -> list[SamplingParams]:
+    def _run(
+        self,
+        prompts: Sequence[EncodedPrompt],
+        sampling_params: Params,
+        *,
+        use_tqdm: bool,
+        priority: Sequence[int] | None,
+        stream: bool | None,
+    ) -> list[RequestOutput] | Iterator[RequestOutput]:
+        params = self._params(sampling_params, len(prompts))
+        if stream is None:
+            stream = any(one.stream for one in params)
+        if priority is not None and len(priority) != len(prompts):
+            raise InvalidRequestError(
+                f"priority must have one entry for each of {len(prompts)} prompts, got {len(priority)}",
+                param="priority",
+            )
+        shape = _streaming if stream else _final_only
+        shaped = {id(one): shape(one) for one in params}
+        requests = [
+            NewRequest(new_request_name(), prompt, shaped[id(one)], rank)
+            for prompt, one, rank in zip(prompts, params, priority or [0] * len(prompts), strict=True)
+        ]
+        self.llm_engine.add_requests(requests)
+        ids = [request.request_id for request in requests]
+        outputs = OutputStream(self.llm_engine, ids)
+        return outputs if stream else _collect(outputs, ids, use_tqdm=use_tqdm)
+
+    def _params(self, given: Params, count: int) -> Sequence[SamplingParams]:
         if given is None:
             given = self.get_default_sampling_params()
         if isinstance(given, SamplingParams):
             return [given] * count
         if len(given) != count:
             raise InvalidRequestError(
-                f"sampling_params must be one or one for each of {count} prompts, got {len(given)}",
+                f"sampling_params must be one, or one for each of {count} prompts, got {len(given)}",
                 param="sampling_params",
             )
-        return list(given)
+        return given
 
-    def _submit(
-        self, prompts: Sequence[Prompt], params: Sequence[SamplingParams], priority: Sequence[int]
-    ) -> list[str]:
-        """Add all requests, or none when one of them is refused."""
-        ids: list[str] = []
-        try:
-            for prompt, one, rank in zip(prompts, params, priority, strict=True):
-                name = new_request_name()
-                self.llm_engine.add_request(name, prompt, one, rank)
-                ids.append(name)
-        except BaseException:
-            for name in ids:
-                self.llm_engine.abort_request(name)
-            raise
-        return ids
-
-    def _collect(self, ids: Sequence[str], outputs: "_Batch", *, use_tqdm: bool) -> list[RequestOutput]:
-        finished: dict[str, RequestOutput] = {}
-        num_tokens = 0
-        with (
-            closing(outputs),
-            tqdm(total=len(ids), desc="Processed prompts", disable=not use_tqdm, dynamic_ncols=True) as bar,
-        ):
-            for output in outputs:
-                finished[output.request_id] = output
-                num_tokens += sum(len(choice.token_ids) for choice in output.outputs)
-                elapsed = bar.format_dict["elapsed"]
-                bar.set_postfix_str(f"output: {num_tokens / max(elapsed, 1e-9):.1f} tok/s", refresh=False)
-                bar.update()
-        return [finished[name] for name in ids]
-
-    def _chat_templates(self) -> ChatTemplates:
-        tokenizer = self.llm_engine.tokenizer
+    def _required_tokenizer(self) -> Tokenizer:
+        tokenizer = self.get_tokenizer()
         if tokenizer is None:
             raise InvalidRequestError("chat needs a tokenizer, and the model has none", param="messages")
+        return tokenizer
+
+    def _chat_templates(self) -> ChatTemplates:
         if self._templates is None:
-            self._templates = ChatTemplates.load(self.llm_engine.model.tokenizer_path, tokenizer)
+            folder = self.llm_engine.model.tokenizer_path
+            self._templates = ChatTemplates.load(folder, self._required_tokenizer())
         return self._templates
 
 
-class _Batch:
-    """The outputs of one call's requests, as they come.
-
-    Calls may be interleaved: a step that runs for one batch also brings what belongs to another. Leaving the
-    iterator, started or not, ends its requests.
-    """
-
-    def __init__(
-        self, engine: LLMEngine, batches: "WeakValueDictionary[str, _Batch]", ids: Sequence[str]
-    ) -> None:
-        """`batches` finds the batch of an open request; it is shared by all batches of an engine."""
-        self._engine = engine
-        self._batches = batches
-        self._open = set(ids)
-        self._arrived: deque[RequestOutput] = deque()
-        # Known to the others weakly: a batch that its caller dropped must end.
-        for name in ids:
-            batches[name] = self
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> RequestOutput:
-        try:
-            while not self._arrived:
-                if not self._open:
-                    raise StopIteration
-                self._step()
-        except BaseException:
-            self.close()
-            raise
-        return self._arrived.popleft()
-
-    def close(self) -> None:
-        """End the requests that are open. May be called twice."""
-        for name in self._open:
-            self._batches.pop(name, None)
-            self._engine.abort_request(name)
-        self._open.clear()
-
-    def __del__(self) -> None:
-        self.close()
-
-    def _step(self) -> None:
-        outputs = self._engine.step()
-        if not outputs:
-            raise RequestAbortedError("the requests were ended before they were finished")
+def _collect(outputs: OutputStream, ids: Sequence[str], *, use_tqdm: bool) -> list[RequestOutput]:
+    """All outputs, in the order of `ids`, with a bar that counts them."""
+    finished: dict[str, RequestOutput] = {}
+    num_tokens = 0
+    bar = tqdm(total=len(ids), desc="Processed prompts", disable=not use_tqdm, dynamic_ncols=True)
+    with bar, outputs:
         for output in outputs:
-            batch = self._batches.get(output.request_id)
-            if batch is None:
-                continue  # added by hand to the engine under this LLM
-            batch._arrived.append(output)
-            if output.finished:
-                batch._open.discard(output.request_id)
-                self._batches.pop(output.request_id, None)
+            finished[output.request_id] = output
+            num_tokens += sum(len(choice.token_ids) for choice in output.outputs)
+            elapsed = max(bar.format_dict["elapsed"], 1e-9)
+            bar.set_postfix_str(f"output: {num_tokens / elapsed:.1f} tok/s", refresh=False)
+            bar.update()
+    return [finished[name] for name in ids]
 
 
 def _final_only(params: SamplingParams) -> SamplingParams:

@@ -1,6 +1,8 @@
 """`LLMEngine`: requests are added, and each `step` returns those that changed."""
 
-import time
+import weakref
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -11,17 +13,31 @@ from ..text import Tokenizer
 from .args import EngineArgs
 from .assemble import OutputBuilder
 from .outputs import RequestOutput
-from .prompts import Prompt, encode_prompt
+from .prompts import EncodedPrompt, Prompt, encode_prompt
 from .resolve import ResolvedModel, resolve_model
-from .stream import Stream
+from .seeds import seeds_from
 from .sync_client import SyncClient
 from .tokenizers import load_tokenizer
 
 _LONGEST_WAIT = 3600.0
 
 
+@dataclass(frozen=True, slots=True)
+class NewRequest:
+    """A request that is not added yet."""
+
+    request_id: str
+    prompt: EncodedPrompt
+    params: SamplingParams
+    priority: int
+
+
 class LLMEngine:
-    """An engine of its own processes. The engine runs on whether or not `step` is called."""
+    """An engine of its own processes. The engine runs on whether or not `step` is called.
+
+    The processes end with `shutdown`, with the last reference to the engine, or with the program, however
+    that ends.
+    """
 
     def __init__(self, args: EngineArgs) -> None:
         """Start the processes and wait until a generation could run.
@@ -31,11 +47,14 @@ class LLMEngine:
         """
         self.model: ResolvedModel = resolve_model(args)
         self.tokenizer: Tokenizer | None = load_tokenizer(self.model.tokenizer_path)
-        self._processes: EngineProcesses = start_engine(args, self.model)
-        self._client = SyncClient(self.tokenizer, self._processes.endpoint, self._processes.poll)
-        self._builders: dict[int, OutputBuilder] = {}
-        self._open: dict[str, Stream] = {}
-        self._closed = False
+        processes: EngineProcesses = start_engine(args, self.model)
+        self._client = SyncClient(
+            self.tokenizer, processes.endpoint, processes.poll, draw_seed=seeds_from(args.seed)
+        )
+        self._end = weakref.finalize(self, _end, self._client, processes)
+        self._open: dict[str, OutputBuilder] = {}
+        self._by_number: dict[int, OutputBuilder] = {}
+        self._changed: dict[int, OutputBuilder] = {}  # since they were last looked at
         try:
             self._client.wait_ready()
         except BaseException:
@@ -51,47 +70,48 @@ class LLMEngine:
         self, request_id: str, prompt: Prompt, params: SamplingParams | None = None, priority: int = 0
     ) -> None:
         """Start a request. Raises InvalidRequestError for bad input and for an id that is in use."""
-        if self._closed:
-            raise EngineDeadError("the engine was shut down")
-        if request_id in self._open:
-            raise InvalidRequestError(f"request_id {request_id!r} is in use", param="request_id")
         encoded = encode_prompt(self.tokenizer, prompt)
-        stream = self._client.core.submit(
-            encoded.token_ids,
-            params or SamplingParams(),
-            time.monotonic(),
-            name=request_id,
-            priority=priority,
-            cache_salt=encoded.cache_salt,
-        )
-        self._client.flush()
-        self._open[request_id] = stream
-        self._builders[stream.number] = OutputBuilder(stream, request_id, encoded.text, self.tokenizer)
+        self.add_requests([NewRequest(request_id, encoded, params or SamplingParams(), priority)])
+
+    def add_requests(self, requests: Sequence[NewRequest]) -> None:
+        """Start several requests, or none when one of them is refused. Raises as `add_request`."""
+        self._check_alive()
+        for place, request in enumerate(requests):
+            try:
+                self._check(request)
+            except InvalidRequestError as error:
+                which = f"prompt {place}: " if len(requests) > 1 else ""
+                raise type(error)(f"{which}{error.message}", param=error.param) from None
+        added: list[str] = []
+        try:
+            for request in requests:
+                self._add(request)
+                added.append(request.request_id)
+            self._client.flush()
+        except BaseException:
+            self.abort_request(added)
+            raise
 
     def step(self) -> list[RequestOutput]:
         """Wait for the next tokens; returns the requests that changed, empty when none is open.
 
-        A request that ended with an error of its own is returned finished, with finish_reason "error",
-        "timeout" or "abort" and the message as stop_reason. Raises EngineDeadError when the engine is gone.
+        A request that ended with an error of its own is returned finished: its choices have the finish_reason
+        "error", "timeout" or "abort", and it has an `error`. Raises EngineDeadError when the engine is gone.
         """
-        if self._closed or self._client.core.fatal:
-            raise EngineDeadError("the engine was shut down" if self._closed else self._client.core.reason)
-        while self._open:
-            outputs = [
-                output for stream in self._client.wait(_LONGEST_WAIT) for output in self._outputs(stream)
-            ]
-            if outputs:
-                return outputs
-        return []
+        return self._step(self._open)
 
-    def abort_request(self, request_id: str) -> None:
-        """End a request; nothing more is returned for it. Unknown ids are ignored."""
-        stream = self._open.pop(request_id, None)
-        if stream is not None:
-            self._builders.pop(stream.number, None)
-            self._client.core.abort(stream)
-            if not self._closed:
-                self._client.flush()
+    def step_for(self, request_ids: Container[str]) -> list[RequestOutput]:
+        """As `step` for some of the requests; what the others gain stays for a later call."""
+        return self._step(request_ids)
+
+    def abort_request(self, request_id: str | Iterable[str]) -> None:
+        """End a request, or several; nothing more is returned for it. Unknown ids are ignored."""
+        for name in [request_id] if isinstance(request_id, str) else list(request_id):
+            builder = self._open.get(name)
+            if builder is not None:
+                self._forget(builder)
+                if self._end.alive:
+                    self._client.abort(builder.stream)
 
     def has_unfinished_requests(self) -> bool:
         """Whether a request is open."""
@@ -107,10 +127,7 @@ class LLMEngine:
 
     def shutdown(self) -> None:
         """End the engine's processes. May be called twice."""
-        if not self._closed:
-            self._closed = True
-            self._client.close()
-            self._processes.close()
+        self._end()
 
     def __enter__(self) -> Self:
         return self
@@ -120,24 +137,62 @@ class LLMEngine:
     ) -> None:
         self.shutdown()
 
-    def _outputs(self, stream: Stream) -> list[RequestOutput]:
-        builder = self._builders.get(stream.number)
-        if builder is None or builder.waits:
-            return []
-        updates = stream.take()
-        if stream.ended:
-            del self._builders[stream.number], self._open[builder.request_id]
-        if stream.error is None:
-            output = builder.add(updates)
-            return [] if output is None else [output]
-        if isinstance(stream.error, EngineDeadError):
-            self._forget_all()
-            raise stream.error
-        return [builder.failed(updates, stream.error)]
+    def _check_alive(self) -> None:
+        if not self._end.alive:
+            raise EngineDeadError("the engine was shut down")
+        if (cause := self._client.death) is not None:
+            raise EngineDeadError(cause)
 
-    def _forget_all(self) -> None:
-        """No request is left to wait for: the engine is gone."""
-        for stream in self._open.values():
-            self._client.core.abort(stream)
-        self._open.clear()
-        self._builders.clear()
+    def _check(self, request: NewRequest) -> None:
+        if request.request_id in self._open:
+            raise InvalidRequestError(f"request_id {request.request_id!r} is in use", param="request_id")
+        self._client.check(request.prompt.token_ids, request.params)
+
+    def _add(self, request: NewRequest) -> None:
+        prompt, name = request.prompt, request.request_id
+        stream = self._client.submit(
+            prompt.token_ids,
+            request.params,
+            name=name,
+            priority=request.priority,
+            cache_salt=prompt.cache_salt,
+        )
+        builder = OutputBuilder(stream, name, prompt.text, self.tokenizer)
+        self._open[name] = self._by_number[stream.number] = builder
+
+    def _step(self, wanted: Container[str]) -> list[RequestOutput]:
+        while True:
+            outputs = self._take(wanted)
+            if outputs:
+                return outputs
+            self._check_alive()
+            if not any(name in wanted for name in self._open):
+                return []
+            for stream in self._client.wait(_LONGEST_WAIT):
+                if stream.number in self._by_number:
+                    self._changed[stream.number] = self._by_number[stream.number]
+
+    def _take(self, wanted: Container[str]) -> list[RequestOutput]:
+        outputs = []
+        for builder in [one for one in self._changed.values() if one.request_id in wanted]:
+            stream = builder.stream
+            del self._changed[stream.number]
+            output = builder.take()
+            if stream.ended:
+                self._forget(builder)
+            if isinstance(stream.error, EngineDeadError):
+                self.abort_request(list(self._open))
+                raise stream.error
+            if output is not None:
+                outputs.append(output)
+        return outputs
+
+    def _forget(self, builder: OutputBuilder) -> None:
+        number = builder.stream.number
+        del self._open[builder.request_id], self._by_number[number]
+        self._changed.pop(number, None)
+
+
+def _end(client: SyncClient, processes: EngineProcesses) -> None:
+    client.close()
+    processes.close()

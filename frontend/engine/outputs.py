@@ -1,7 +1,7 @@
 """What a request gives back. The names are vLLM's."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(slots=True)
@@ -49,9 +49,10 @@ class RequestOutput:
 
     request_id: str
     prompt: str | None  # None when token ids were given
-    prompt_token_ids: list[int]
+    prompt_token_ids: list[int]  # the same list in every output of a request
     outputs: list[CompletionOutput]
     finished: bool
     metrics: RequestMetrics | None = None
     num_cached_tokens: int | None = None  # prompt tokens found in the prefix cache
-    prompt_logprobs: list[dict[int, Logprob] | None] | None = field(default=None)
+    prompt_logprobs: list[dict[int, Logprob] | None] | None = None
+    error: str | None = None  # why choices ended with "error" or "timeout", for people

@@ -31,7 +31,8 @@ def resolve_model(args: EngineArgs) -> ResolvedModel:
     """
     path = _folder(args.model)
     config = _read_json(path / "config.json")
-    text_config = config.get("text_config", config)
+    nested = config.get("text_config")
+    text_config = nested if isinstance(nested, dict) else config
     vocab_size = text_config.get("vocab_size")
     if not isinstance(vocab_size, int) or vocab_size < 1:
         raise ModelError(f"{path / 'config.json'} names no vocab_size")
@@ -98,7 +99,7 @@ def _check_weights(path: Path) -> None:
         shards = _read_json(index).get("weight_map")
         if not isinstance(shards, dict) or not shards:
             raise ModelError(f"{index} names no weights")
-        for shard in sorted(set(shards.values())):
+        for shard in sorted(set(map(str, shards.values()))):
             if not (path / shard).is_file():
                 raise ModelError(f"{index.name} names {shard}, which is not in {path}")
     elif not any(path.glob("*.safetensors")):
@@ -113,7 +114,9 @@ def _max_model_len(args: EngineArgs, config: dict[str, Any]) -> int:
         if args.max_model_len is None:
             raise ModelError("the model's config.json names no max_position_embeddings; give max_model_len")
         return args.max_model_len
-    longest = _stretched(longest, config.get("rope_parameters") or config.get("rope_scaling") or {})
+    scaling = config.get("rope_parameters") or config.get("rope_scaling")
+    if isinstance(scaling, dict):
+        longest = _stretched(longest, scaling)
     if args.max_model_len is None:
         return longest
     if args.max_model_len > longest:
@@ -125,9 +128,11 @@ def _stretched(longest: int, scaling: dict[str, Any]) -> int:
     """Positions that RoPE scaling reaches where the configuration gives the unscaled number."""
     kind, factor = scaling.get("rope_type", scaling.get("type")), scaling.get("factor")
     original = scaling.get("original_max_position_embeddings")
-    if kind in ("linear", "dynamic", "yarn") and isinstance(factor, int | float) and not original:
+    if kind not in ("linear", "dynamic", "yarn") or not isinstance(factor, int | float):
+        return longest
+    if not isinstance(original, int):
         return int(longest * factor)
-    return max(longest, int(original * factor)) if kind == "yarn" and original and factor else longest
+    return max(longest, int(original * factor)) if kind == "yarn" else longest
 
 
 def _eos_ids(path: Path, *configs: dict[str, Any]) -> tuple[int, ...]:
@@ -136,5 +141,6 @@ def _eos_ids(path: Path, *configs: dict[str, Any]) -> tuple[int, ...]:
     found: set[int] = set()
     for source in [*sources, *configs]:
         value = source.get("eos_token_id")
-        found.update(value if isinstance(value, list) else [] if value is None else [value])
+        ids = value if isinstance(value, list) else [value]
+        found.update(token for token in ids if isinstance(token, int))
     return tuple(sorted(found))

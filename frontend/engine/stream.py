@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...protocol.errors import EngineDeadError, OctavoError
+from ...protocol.errors import OctavoError, RequestFailedError
 from ...protocol.ids import FinishReason
 from ...protocol.requests import Submit
 from ...protocol.sampling import SamplingParams
 from ..text import TextStream, Tokenizer
 from .logprobs import TokenLogprobs
+
+_NONE, _STOP = FinishReason.NONE, FinishReason.STOP
 
 
 @dataclass(slots=True)
@@ -30,6 +32,7 @@ class Choice:
         "_fresh",
         "_include_stop",
         "_taken",
+        "_watched",
         "finish",
         "index",
         "logprobs",
@@ -43,11 +46,16 @@ class Choice:
         self.text = text
         self.token_ids: list[int] = []
         self.logprobs: list[TokenLogprobs] | None = None if params.logprobs is None else []
-        self.finish: FinishReason = FinishReason.NONE
+        self.finish = _NONE
         self.stop_reason: int | str | None = None
-        self._fresh: list[str] = []  # pieces of text that nobody took yet
+        self._fresh = ""  # text that nobody took yet
         self._taken = 0  # tokens that were taken
         self._include_stop = params.include_stop_str_in_output
+        self._watched = bool(params.stop)
+
+    @property
+    def ended(self) -> bool:
+        return self.finish is not _NONE
 
     def add(
         self, tokens: list[int], finish: FinishReason, stop_token: int, logprobs: list[TokenLogprobs] | None
@@ -56,69 +64,87 @@ class Choice:
         self.token_ids += tokens
         if self.logprobs is not None and logprobs is not None:
             self.logprobs += logprobs
-        found = self.text is not None and self._add_text(self.text, tokens, finish)
-        if finish is FinishReason.NONE or found:
-            return found and finish is FinishReason.NONE
-        self.end(finish, stop_token if stop_token >= 0 else None)
+        text = self.text
+        if text is not None:
+            # eos or a stop token is no text
+            self._fresh += text.push(tokens if finish is not _STOP or self._include_stop else tokens[:-1])
+            if self._watched and text.stopped is not None:
+                self._stop(text)
+                return finish is _NONE
+        if finish is not _NONE:
+            self._end(finish, stop_token if stop_token >= 0 else None)
         return False
-
-    def end(self, finish: FinishReason, stop_reason: int | str | None = None) -> None:
-        """The choice has ended; text that was held back comes out."""
-        if self.text is not None:
-            if held := self.text.finish():
-                self._fresh.append(held)
-            if self.text.stopped is not None:  # in what was held
-                finish, stop_reason = FinishReason.STOP, self.text.stopped
-        self.finish, self.stop_reason = finish, stop_reason
-
-    @property
-    def ended(self) -> bool:
-        return self.finish is not FinishReason.NONE
 
     def take(self) -> ChoiceUpdate | None:
         """What is new since the last call, None when nothing is. After the end the end is repeated."""
-        tokens = self.token_ids[self._taken :]
-        if not tokens and not self._fresh and not self.ended:
+        taken, num_tokens = self._taken, len(self.token_ids)
+        if taken == num_tokens and not self._fresh and self.finish is _NONE:
             return None
-        logprobs = None if self.logprobs is None else self.logprobs[self._taken :]
-        text = "".join(self._fresh)
-        self._taken, self._fresh = len(self.token_ids), []
-        return ChoiceUpdate(self.index, text, tokens, logprobs, self.finish.public, self.stop_reason)
+        text, self._fresh = self._fresh, ""
+        self._taken = num_tokens
+        return ChoiceUpdate(
+            self.index,
+            text,
+            self.token_ids[taken:],
+            None if self.logprobs is None else self.logprobs[taken:],
+            self.finish.public,
+            self.stop_reason,
+        )
 
-    def _add_text(self, text: TextStream, tokens: list[int], finish: FinishReason) -> bool:
-        """Detokenize; True when a stop string was completed."""
-        if finish is FinishReason.STOP and not self._include_stop:
-            tokens = tokens[:-1]  # eos or a stop token is no text
-        piece = text.push(tokens)
-        if piece:
-            self._fresh.append(piece)
-        if text.stopped is None:
-            return False
-        kept = text.num_tokens_at_stop or 0
-        self._taken = min(self._taken, kept)
-        del self.token_ids[kept:]
+    def _end(self, finish: FinishReason, stop_reason: int | None) -> None:
+        """The scheduler ended the choice; text that was held back comes out."""
+        self.finish, self.stop_reason = finish, stop_reason
+        if self.text is not None:
+            self._fresh += self.text.finish()
+            if self._watched and self.text.stopped is not None:
+                self._stop(self.text)
+
+    def _stop(self, text: TextStream) -> None:
+        """A stop string is complete: what came behind it never was."""
+        self.finish, self.stop_reason = _STOP, text.stopped
+        del self.token_ids[text.num_tokens_at_stop :]
         if self.logprobs is not None:
-            del self.logprobs[kept:]
-        self.finish, self.stop_reason = FinishReason.STOP, text.stopped
-        return True
+            del self.logprobs[text.num_tokens_at_stop :]
 
 
 class Stream:
     """One request and its choices.
 
     Attributes:
-        submit: the message that started it, or took it up again last. error: why it failed as a whole, None
-        while it did not. accepted: the scheduler has it. num_cached, queued_ms, prefill_ms: as the scheduler
-        reported them with the first token.
+        submit: the message that started it, or took it up again last. number, attempt: of that message.
+        error: why the request failed as a whole, None while it did not. ended: nothing more will come.
+        accepted: the scheduler has it. num_cached, queued_ms, prefill_ms: as the scheduler reported them
+        with the first token. Times are of `time.monotonic`.
     """
+
+    __slots__ = (
+        "_unreported",
+        "accepted",
+        "arrival",
+        "attempt",
+        "choices",
+        "ended",
+        "error",
+        "finished_at",
+        "first_token_at",
+        "num_cached",
+        "number",
+        "prefill_ms",
+        "prompt_ids",
+        "queued_ms",
+        "submit",
+    )
 
     def __init__(
         self, submit: Submit, prompt_ids: list[int], tokenizer: Tokenizer | None, *, arrival: float
     ) -> None:
         self.submit = submit
+        self.number = submit.request
+        self.attempt = submit.attempt
         self.prompt_ids = prompt_ids
         self.arrival = arrival
         self.accepted = False
+        self.ended = False
         self.error: OctavoError | None = None
         self.num_cached = 0
         self.queued_ms = 0.0
@@ -129,28 +155,16 @@ class Stream:
         self.choices = [
             Choice(index, _text(tokenizer, prompt_ids, params), params) for index in range(params.n)
         ]
-        self._running = params.n  # choices
-        self._reported: set[int] = set()
-
-    @property
-    def number(self) -> int:
-        """What the request is called on the wire."""
-        return self.submit.request
-
-    @property
-    def attempt(self) -> int:
-        """How often it was submitted again."""
-        return self.submit.attempt
+        self._unreported = list(self.choices)  # whose end nobody took yet
 
     @property
     def name(self) -> str:
         """What people call the request."""
         return self.submit.name
 
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more will come."""
-        return self.error is not None or not self._running
+    def resubmitted(self, submit: Submit) -> None:
+        """The request goes on as `submit`."""
+        self.submit, self.attempt = submit, submit.attempt
 
     def add(
         self,
@@ -163,38 +177,33 @@ class Stream:
     ) -> bool:
         """Take a choice's tokens from output index `start` on; True when a stop string ended it.
 
-        Tokens the choice already has are skipped. Raises EngineDeadError for a gap: a token was lost.
+        Tokens the choice already has are skipped. Raises RequestFailedError for a gap: a token was lost.
         """
         choice = self.choices[index]
-        if choice.ended:
+        if choice.finish is not _NONE:
             return False
         known = len(choice.token_ids)
-        if start > known:
-            raise EngineDeadError(f"tokens {known} to {start} of request {self.name} were lost")
-        if start < known:
+        if start != known:
+            if start > known:
+                raise RequestFailedError(f"{self.name}: output tokens {known} to {start - 1} were lost")
             tokens = tokens[known - start :]
             logprobs = logprobs[known - start :] if logprobs is not None else None
         stopped = choice.add(tokens, finish, stop_token, logprobs)
-        if choice.ended:
-            self._running -= 1
+        if choice.finish is not _NONE:
+            self.ended = all(choice.finish is not _NONE for choice in self.choices)
         return stopped
 
     def fail(self, error: OctavoError) -> None:
         """The request ends with an error; what was delivered stays."""
         if not self.ended:
-            self.error = error
+            self.error, self.ended = error, True
 
     def take(self) -> list[ChoiceUpdate]:
         """What each choice gained since the last call, in the order of the choices."""
-        updates = []
-        for choice in self.choices:
-            if choice.index in self._reported:
-                continue
-            update = choice.take()
-            if update is not None:
-                updates.append(update)
-                if update.finish_reason is not None:
-                    self._reported.add(choice.index)
+        updates = [update for choice in self._unreported if (update := choice.take()) is not None]
+        for update in updates:
+            if update.finish_reason is not None:
+                self._unreported.remove(self.choices[update.index])
         return updates
 
 

@@ -15,6 +15,7 @@ from octavo.protocol.errors import (
     InvalidRequestError,
     QueueFullError,
     RequestAbortedError,
+    RequestFailedError,
     RequestTimeoutError,
 )
 from octavo.protocol.ids import FinishReason
@@ -125,7 +126,7 @@ def test_lost_token_fails_the_request_and_aborts_it() -> None:
     stream = submit(core)
     core.on_message(deltas(Row(stream.number, [7], 0)), 1.0)
     assert core.on_message(deltas(Row(stream.number, [9], 2)), 1.0) == [stream]
-    assert isinstance(stream.error, EngineDeadError) and "1 to 2" in str(stream.error)
+    assert isinstance(stream.error, RequestFailedError) and "1 to 1" in str(stream.error)
     assert core.outgoing == [Abort(stream.number)] and core.num_open == 0
 
 

@@ -50,17 +50,13 @@ def load(server: Server, streams: int, seconds: float) -> int:
     ids=["short", "full"],
 )
 def test_streams_leave_nothing_behind(streams: int, seconds: float) -> None:
-    server = start_server(demo_model(), "--device", "cpu")
-    try:
-        client = Client(server.url)
+    with start_server(demo_model(), "--device", "cpu") as server, Client(server.url) as client:
         load(server, streams, seconds / 3)
         before = memory(server)
         assert load(server, streams, seconds) >= streams
         after = memory(server)
         wait_until(
-            lambda: client.metric("octavo_kv_blocks", state="live") == 0, within=5, what="no live block"
+            lambda: client.metric("octavo_kv_blocks", state="live") == 0, within=5, what="no block is live"
         )
         for role, size in after.items():
             assert size <= before[role] * 1.05 + (8 << 20), f"{role} grew from {before[role]} to {size} bytes"
-    finally:
-        server.stop()

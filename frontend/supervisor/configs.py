@@ -82,6 +82,7 @@ def _worker_config(
         device=_device(args.device),
         model_path=str(model.path),
         vocab_size=model.vocab_size,
+        eos_token_ids=model.eos_token_ids,
         load_format=args.load_format,
         dtype=args.dtype,
         quantization=args.quantization,

@@ -67,6 +67,14 @@ def test_o03_min_tokens_holds_against_stop_strings(serve: Serve) -> None:
     assert answer["usage"]["completion_tokens"] == 8
 
 
+def test_o03_min_tokens_holds_against_the_models_own_end(serve: Serve) -> None:
+    client, model = serve("abcDEFz")
+    assert client.complete(max_tokens=20)["usage"]["completion_tokens"] == len("abcDEFz") + 1
+    answer = client.complete(min_tokens=12, max_tokens=20, return_token_ids=True)
+    assert model.eos_token_id not in answer["choices"][0]["token_ids"][:12]
+    assert answer["usage"]["completion_tokens"] > 12
+
+
 @pytest.mark.parametrize("beyond", [1000, None])
 def test_o04_impossible_stop_ids_are_refused_and_harm_nobody(serve: Serve, beyond: int | None) -> None:
     client, model = serve("abc", loop=True)

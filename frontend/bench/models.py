@@ -1,6 +1,6 @@
 """Model folders of well-known shapes without weights, for runs with `--load-format dummy`.
 
-    python -m octavo.frontend.bench.models FOLDER [NAME ...]
+python -m octavo.frontend.bench.models FOLDER [NAME ...]
 """
 
 import json

@@ -9,6 +9,8 @@ any lengths. With TRITON_INTERPRET=1 set before triton is imported, all of it ru
 from .attention.paged import paged_attention
 from .attention.plan import AttentionPlan, make_attention_plan, plan_attention
 from .layers.activation import gelu_tanh_mul, silu_mul
+from .layers.fp8 import fp8_linear, quantize_tokens
+from .layers.gemv import gemv
 from .layers.kv_cache import write_kv
 from .layers.norm import add_rms_norm, rms_norm
 from .layers.rope import apply_rope, rope_and_write_kv
@@ -39,7 +41,9 @@ __all__ = [
     "compute_logprobs",
     "draw_tokens",
     "find_threshold",
+    "fp8_linear",
     "gelu_tanh_mul",
+    "gemv",
     "logprobs_workspace_size",
     "make_attention_plan",
     "make_candidates",
@@ -47,6 +51,7 @@ __all__ = [
     "make_sampling_workspace",
     "paged_attention",
     "plan_attention",
+    "quantize_tokens",
     "rms_norm",
     "rope_and_write_kv",
     "sample",

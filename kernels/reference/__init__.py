@@ -7,6 +7,8 @@ form of each under the same name.
 from .attention import AttentionPlan, paged_attention, plan_attention
 from .attention_split import AttentionSplit, split_attention
 from .layers.activation import gelu_tanh_mul, silu_mul
+from .layers.fp8 import fp8_linear, quantize_tokens, quantize_weight
+from .layers.gemv import gemv
 from .layers.kv_cache import write_kv
 from .layers.norm import add_rms_norm, rms_norm
 from .layers.rope import apply_rope, rope_and_write_kv
@@ -66,11 +68,15 @@ __all__ = [
     "fill_counts",
     "filter_logits",
     "find_threshold",
+    "fp8_linear",
     "gelu_tanh_mul",
+    "gemv",
     "make_token_lists",
     "paged_attention",
     "philox4x32",
     "plan_attention",
+    "quantize_tokens",
+    "quantize_weight",
     "rms_norm",
     "rope_and_write_kv",
     "sample",

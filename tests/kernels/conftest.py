@@ -86,3 +86,18 @@ def make_paged(device):
         return [x.to(device) for x in (q, *caches, tables, starts, lengths)]
 
     return make
+
+
+@pytest.fixture(autouse=True)
+def _device_still_works(request):
+    """Ends a parallel worker whose device context broke, so that the tests after it get a new one."""
+    yield
+    if (
+        "device" in request.fixturenames
+        and os.environ.get("PYTEST_XDIST_WORKER")
+        and torch.cuda.is_available()
+    ):
+        try:
+            torch.cuda.synchronize()
+        except RuntimeError:
+            os._exit(1)

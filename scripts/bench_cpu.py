@@ -7,97 +7,59 @@ weights read once a token at the measured memory bandwidth. `--json FILE` writes
 
 import argparse
 import asyncio
-import itertools
 import json
-import random
-import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import aiohttp
 import psutil
 
+from octavo.frontend.bench.load import Report, Shape, percentile, run_load
 from octavo.frontend.cli.local_server import LocalServer
 from octavo.frontend.demo import ensure_demo_model
 
 VOCAB = 40000
-
-
-@dataclass(frozen=True)
-class Case:
-    """A load: how many requests, how many at once, tokens in and out."""
-
-    name: str
-    num: int
-    concurrency: int
-    in_len: tuple[int, int]
-    out_len: tuple[int, int]
-    prefix: int = 0
-
-
-CASES = (
-    Case("c1", 3, 1, (128, 128), (128, 128)),
-    Case("c8", 16, 8, (128, 128), (128, 128)),
-    Case("c32", 64, 32, (64, 128), (64, 128)),
-    Case("prefix", 32, 8, (16, 32), (32, 32), prefix=512),
+WARM_UP = Shape(name="warm", num_requests=8, concurrency=8, prompt_len=(128, 128), output_len=(16, 16))
+SHAPES = (
+    Shape(name="c1", num_requests=3, concurrency=1, prompt_len=(128, 128), output_len=(128, 128)),
+    Shape(name="c8", num_requests=16, concurrency=8, prompt_len=(128, 128), output_len=(128, 128)),
+    Shape(name="c32", num_requests=64, concurrency=32, prompt_len=(64, 128), output_len=(64, 128)),
+    Shape(
+        name="prefix",
+        num_requests=32,
+        concurrency=8,
+        shared_prefix=512,
+        prompt_len=(16, 32),
+        output_len=(32, 32),
+    ),
 )
 
 
 @dataclass
 class Figures:
-    """What a case came to."""
+    """What a load came to."""
 
     name: str
     tok_s: float
     ttft_ms: float  # median
     itl_ms: float  # median
+    itl_p99_ms: float
+    frames_per_token: float
     ratio: float = 0.0  # to transformers at batch 1
-    frames_per_token: float = 0.0
 
 
-async def one_stream(session: aiohttp.ClientSession, url: str, prompt: list[int], out: int) -> list[float]:
-    """The time of each frame that holds a token; the first entry is when the request was sent."""
-    body = {"prompt": prompt, "max_tokens": out, "temperature": 1.0, "ignore_eos": True, "stream": True}
-    times = [time.perf_counter()]
-    async with session.post(f"{url}/v1/completions", json=body) as response:
-        response.raise_for_status()
-        async for line in response.content:
-            if line.startswith(b"data: {"):
-                times.append(time.perf_counter())
-    return times
-
-
-async def run_case(url: str, case: Case, seed: int) -> Figures:
-    """Run a case and measure it."""
-    rng = random.Random(seed)
-
-    def ids(count: int) -> list[int]:
-        return [rng.randrange(100, VOCAB) for _ in range(count)]
-
-    prefix = ids(case.prefix)
-    jobs = [(prefix + ids(rng.randint(*case.in_len)), rng.randint(*case.out_len)) for _ in range(case.num)]
-    gate = asyncio.Semaphore(case.concurrency)
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None)) as session:
-
-        async def go(prompt: list[int], out: int) -> list[float]:
-            async with gate:
-                return await one_stream(session, url, prompt, out)
-
-        began = time.perf_counter()
-        streams = await asyncio.gather(*(go(prompt, out) for prompt, out in jobs))
-        seconds = time.perf_counter() - began
-    tokens = sum(out for _, out in jobs)
-    frames = sum(len(times) - 1 for times in streams)
-    gaps = [b - a for times in streams for a, b in itertools.pairwise(times[1:])]
-    firsts = [times[1] - times[0] for times in streams]
+def figures_of(report: Report) -> Figures:
+    """The figures of a load. A load with errors has none."""
+    if report.errors:
+        raise SystemExit(f"{report.shape.name}: {len(report.errors)} errors, such as {report.errors[0]}")
     return Figures(
-        case.name,
-        tokens / seconds,
-        statistics.median(firsts) * 1e3,
-        statistics.median(gaps) * 1e3,
-        frames_per_token=frames / tokens,
+        report.shape.name,
+        report.tokens_per_second,
+        percentile(report.first, 50) * 1e3,
+        percentile(report.gaps, 50) * 1e3,
+        percentile(report.gaps, 99) * 1e3,
+        (len(report.first) + len(report.gaps)) / report.num_tokens,
     )
 
 
@@ -136,10 +98,11 @@ def measure(flags: Sequence[str], seed: int) -> tuple[list[Figures], float, floa
     start = time.perf_counter() - began
     try:
         url = server.info.url
-        asyncio.run(run_case(url, Case("warm", 8, 8, (128, 128), (16, 16)), seed + 1))
-        figures = [asyncio.run(run_case(url, case, seed)) for case in CASES]
+        asyncio.run(run_load(url, WARM_UP, seed=seed + 1))
+        figures = [figures_of(asyncio.run(run_load(url, shape, seed=seed))) for shape in SHAPES]
         family = [psutil.Process(pid) for pid in [server.info.pid, *server.info.processes.values()]]
-        return figures, start, float(sum(process.memory_info().rss for process in family))
+        # A page that several processes share counts once.
+        return figures, start, float(sum(process.memory_full_info().pss for process in family))
     finally:
         server.close()
 
@@ -161,7 +124,8 @@ def main() -> None:
         share = f", {100 * case.tok_s / limit:.0f} % of {limit:.0f}" if case.name == "c1" else ""
         print(
             f"{case.name:7s}{case.tok_s:8.1f} tok/s ({case.ratio:.1f} x transformers{share})  TTFT p50 "
-            f"{case.ttft_ms:.0f} ms  ITL p50 {case.itl_ms:.1f} ms  frames/token {case.frames_per_token:.3f}"
+            f"{case.ttft_ms:.0f} ms  ITL p50 {case.itl_ms:.1f} p99 {case.itl_p99_ms:.1f} ms  "
+            f"frames/token {case.frames_per_token:.3f}"
         )
     if options.json:
         options.json.write_text(

@@ -208,6 +208,8 @@ def test_the_root_names_the_public_api() -> None:
         "SamplingParams",
         "__version__",
     }
+    for name in octavo.__all__:
+        assert getattr(octavo, name) is not None
     with pytest.raises(AttributeError, match="nothing"):
         _ = octavo.nothing
 

@@ -11,7 +11,6 @@ _GROUPS: dict[str, dict[str, str]] = {
         "tokenizer": "folder of the tokenizer, when it is not the model's",
         "dtype": "auto (as the checkpoint), float32, bfloat16 or float16",
         "load_format": "auto, safetensors, or dummy for random weights",
-        "quantization": "fp8 quantizes the weights while they are loaded",
         "max_model_len": "tokens of prompt and output together",
         "seed": "of dummy weights",
     },
@@ -19,7 +18,6 @@ _GROUPS: dict[str, dict[str, str]] = {
         "device": "auto, cpu, cuda, or sim for a device without a model",
         "cpu_threads": "threads that compute on the CPU",
         "enforce_eager": "launch every kernel by itself instead of replaying graphs",
-        "batch_invariant": "a request's numbers do not depend on its neighbours, at some cost",
         "sim": "options of the simulated device, key=value,...",
     },
     "memory and batches": {
@@ -49,7 +47,6 @@ _MEASURED = {
     "num_gpu_blocks_override": "measured",
     "kv_cache_memory_bytes": "512 MiB",
     "tokenizer": "the model's",
-    "quantization": "none",
     "journal": "none",
     "sim": "none",
 }

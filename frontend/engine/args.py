@@ -32,11 +32,17 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "device": DEVICES,
     "dtype": DTYPES,
     "load_format": LOAD_FORMATS,
-    "quantization": ("", "fp8"),
     "scheduling_policy": ORDERS,
     "log_level": ("DEBUG", "INFO", "WARNING", "ERROR"),
 }
 
+
+# Arguments of vLLM's that change nothing here, which nobody may learn from a measurement.
+_REFUSED = {
+    "trust_remote_code": "Octavo runs no code of a model",
+    "quantization": "weights are computed in the dtype they are loaded in",
+    "batch_invariant": "on CUDA, sums are split by what shares the step",
+}
 
 # Other words for a dtype that programs use.
 _DTYPE_NAMES = {"half": "float16", "float": "float32"}
@@ -94,11 +100,9 @@ class EngineArgs:
             if getattr(self, name) not in choices:
                 allowed = ", ".join(repr(choice) for choice in choices)
                 raise UsageError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}", param=name)
-        if self.trust_remote_code:
-            raise UsageError(
-                "trust_remote_code is not supported: Octavo runs no code of a model",
-                param="trust_remote_code",
-            )
+        for name, reason in _REFUSED.items():
+            if getattr(self, name):
+                raise UsageError(f"{name} is not supported: {reason}", param=name)
 
     def _take_other_spellings(self) -> None:
         """What programs write for the same thing: a path, a dtype of torch's, no quantization."""

@@ -15,7 +15,8 @@ def bind_port(host: str, port: int) -> socket.socket:
     """
     try:
         infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, address = infos[0]
+        # Of a name that has both, IPv4: that is where clients of "localhost" look when they look once.
+        family, _, _, _, address = min(infos, key=lambda info: info[0] != socket.AF_INET)
         return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:

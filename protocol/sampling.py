@@ -2,10 +2,13 @@
 
 import math
 from enum import IntEnum
+from typing import TypeVar
 
 import msgspec
 
 from .errors import InvalidRequestError
+
+T = TypeVar("T")
 
 MAX_LOGPROBS = 20
 MAX_N = 128
@@ -86,8 +89,8 @@ class SamplingParams(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_un
     def __post_init__(self) -> None:
         if isinstance(self.stop, str):
             self.stop = [self.stop]
-        self.stop = list(self.stop) if self.stop is not None else []
-        self.stop_token_ids = list(self.stop_token_ids) if self.stop_token_ids is not None else []
+        self.stop = _as_list(self.stop)
+        self.stop_token_ids = _as_list(self.stop_token_ids)
         if self.output_kind is None:
             self.output_kind = RequestOutputKind.DELTA if self.stream else RequestOutputKind.CUMULATIVE
         self.validate()
@@ -130,6 +133,13 @@ class SamplingParams(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_un
     def clone(self) -> "SamplingParams":
         """A copy that shares nothing mutable with this one."""
         return msgspec.convert(msgspec.to_builtins(self), SamplingParams)
+
+
+def _as_list(values: list[T] | None) -> list[T]:
+    """A list of one's own; what is no sequence stays as it is, for the validation to refuse."""
+    if values is None:
+        return []
+    return list(values) if isinstance(values, list | tuple) else values
 
 
 def _wrong(name: str, value: object, allowed: str) -> InvalidRequestError:

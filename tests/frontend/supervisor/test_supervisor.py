@@ -92,8 +92,9 @@ def test_o60_ctrl_c_ends_everything_soon(serve: Serve) -> None:
 
 def test_o60_a_second_ctrl_c_ends_everything_at_once(serve: Serve) -> None:
     server = serve(frontend_0={"ends_after": 60}, scheduler={"deaf": True})
+    url = server.url  # the run directory that says it goes with the server
     server.process.send_signal(signal.SIGINT)
-    wait_until(lambda: not is_listening(server.url), within=SOON, what="the first one is noticed")
+    wait_until(lambda: not is_listening(url), within=SOON, what="the first one is noticed")
     server.process.send_signal(signal.SIGINT)
     assert ends(server, 1.0) == INTERRUPTED
 
@@ -108,8 +109,9 @@ def test_o60_ctrl_c_while_processes_start(serve: Serve) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_o60_sigterm_lets_frontends_finish_before_the_engine(serve: Serve, number: int) -> None:
     server = serve(frontend_0={"ends_after": 1.0})
+    url = server.url
     server.process.send_signal(number)
-    wait_until(lambda: not is_listening(server.url), within=SOON, what="connections are refused")
+    wait_until(lambda: not is_listening(url), within=SOON, what="connections are refused")
     wait_until((server.run_dir / "frontend-1.ended").exists, within=SOON, what="the idle frontend ends")
     assert not (server.run_dir / "frontend-0.ended").exists()
     assert not (server.run_dir / "scheduler.ended").exists()

@@ -15,11 +15,11 @@ def load_runner(config: WorkerConfig, phases: StartPhases) -> Runner:
 
         return load_sim(config, phases)
     if config.device == "cpu":
-        # The OpenMP runtime reads these once, when torch brings it in. A thread without work spins for about
-        # a tenth of a millisecond, as long as the gap between two operators of a step (waking it would cost
-        # half as much again as all matrix products), and then sleeps: other processes need the cores.
+        # The OpenMP runtime reads these once, when torch brings it in. A thread without work spins for less
+        # than a millisecond, since waking one for each operator of a step costs half as much again as all
+        # matrix products, and then sleeps: other processes need the cores.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-        os.environ.setdefault("GOMP_SPINCOUNT", "5000")
+        os.environ.setdefault("GOMP_SPINCOUNT", "20000")
         from .cpu.load import load_cpu
 
         return load_cpu(config, phases)

@@ -1,8 +1,5 @@
 """The KV cache of a model on the CPU, and the attention of its layers over it."""
 
-import math
-
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,6 +10,7 @@ from ..models.config import ModelConfig
 from ..models.layers import AttentionSpec
 from ..models.rope import rope_table
 from ..rows import RowTable, StepInputs
+from .memory import lazy_zeros
 
 _GIB = 1 << 30
 
@@ -23,7 +21,7 @@ class CpuAttention:
     def __init__(self, config: ModelConfig, group: KVGroup, max_model_len: int, dtype: torch.dtype) -> None:
         self.groups: tuple[KVGroup, ...] = (group,)
         shape = (group.num_blocks * group.block_size, 2, config.num_kv_heads, config.head_dim)
-        self._caches = [_zeros(shape, dtype) for _ in range(config.num_layers)]
+        self._caches = [lazy_zeros(shape, dtype) for _ in range(config.num_layers)]
         self._rope = rope_table(config.rope, max_model_len)
 
     def begin(self, inputs: StepInputs, table: RowTable) -> "StepAttention":
@@ -63,12 +61,6 @@ class StepAttention:
         return kernels.attend(
             heads[:, : spec.num_heads], kv, self._caches[spec.layer], self._plan, spec.scale
         )
-
-
-def _zeros(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Zeros that take memory when they are first written; those of torch are written when they are made."""
-    num_bytes = math.prod(shape) * dtype.itemsize
-    return torch.from_numpy(np.zeros(num_bytes, np.uint8)).view(dtype).view(shape)
 
 
 def size_kv_group(

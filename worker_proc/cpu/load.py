@@ -10,19 +10,20 @@ from ...protocol.config import WorkerConfig
 from ..loading import load_model
 from ..phases import StartPhases
 from .attention import CpuAttention, size_kv_group
-from .memory import keep_freed_memory
+from .memory import prepare_heap
 from .runner import CpuRunner
 
 _log = logging.getLogger(__name__)
 
 _BLOCK_SIZE = 16
+_HEAP_BYTES = (2 << 30) - (4 << 20)  # address space; the C library counts in 32 bits
 
 
 def load_cpu(config: WorkerConfig, phases: StartPhases) -> CpuRunner:
     """Load the model of a folder. Raises a StartupError that names what is wrong."""
     torch.set_num_threads(config.cpu_threads or len(os.sched_getaffinity(0)))
     torch.set_flush_denormal(True)
-    keep_freed_memory()
+    prepare_heap(_HEAP_BYTES)
     model, dtype = load_model(config, phases, device=torch.device("cpu"), ops=kernels)
     phases.enter("kv")
     group = size_kv_group(

@@ -59,27 +59,18 @@ def bind_router(context: "zmq.Context[zmq.Socket[bytes]]", *endpoints: str) -> "
 
 
 def new_dealer(
-    context: "zmq.Context[zmq.Socket[bytes]]", identity: bytes, *, remote: bool = False
+    context: "zmq.Context[zmq.Socket[bytes]]", identity: bytes, endpoint: str
 ) -> "zmq.Socket[bytes]":
-    """A DEALER that a `bind_router` socket will know as `identity`, not connected yet.
+    """A DEALER for a `bind_router` socket at `endpoint`, which will know it as `identity`; not connected yet.
 
-    A `remote` one sends heartbeats. On one machine the kernel tells at once when a peer dies, and a heartbeat
+    Over tcp it sends heartbeats. On one machine the kernel tells at once when a peer dies, and a heartbeat
     would cut off a peer that merely does not read for a while.
     """
     socket = context.socket(zmq.DEALER)
     _configure(socket)
-    if remote:
+    if endpoint.startswith("tcp://"):
         _heartbeat(socket)
     socket.setsockopt(zmq.IDENTITY, identity)
-    return socket
-
-
-def connect_dealer(
-    context: "zmq.Context[zmq.Socket[bytes]]", endpoint: str, identity: bytes
-) -> "zmq.Socket[bytes]":
-    """A DEALER connected to a `bind_router` socket, which knows it as `identity`."""
-    socket = new_dealer(context, identity, remote=endpoint.startswith("tcp://"))
-    socket.connect(endpoint)
     return socket
 
 

@@ -49,10 +49,9 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     device_index: int = 0
     model_path: str  # local folder
     vocab_size: int
-    eos_token_ids: tuple[int, ...] = ()  # held back by min_tokens
+    eos_token_ids: tuple[int, ...]  # held back by min_tokens
     load_format: str = "auto"  # "auto", "safetensors" or "dummy"
     dtype: str = "auto"  # "auto", "float32", "bfloat16" or "float16"
-    quantization: str = ""  # "" or "fp8"
     max_model_len: int
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 2048
@@ -61,7 +60,6 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     gpu_memory_utilization: float = 0.9
     kv_cache_memory_bytes: int = 512 << 20  # CPU
     enforce_eager: bool = False
-    batch_invariant: bool = False
     cpu_threads: int = 0
     poll_us: int = 0  # busy polling for the next plan before blocking
     seed: int = 0  # of dummy weights
@@ -69,11 +67,11 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     log_level: str = "INFO"
 
 
-Config = TypeVar("Config", SchedulerConfig, WorkerConfig)
+Config = TypeVar("Config")
 
 
-def save_config(config: SchedulerConfig | WorkerConfig, path: Path) -> None:
-    """Write a configuration where its process will read it; the directory is private."""
+def save_config(config: msgspec.Struct, path: Path) -> None:
+    """Write a process's configuration where it will read it; the directory is private."""
     path.write_bytes(msgspec.json.encode(config))
 
 

@@ -63,6 +63,7 @@ def _load(options: argparse.Namespace, max_num_seqs: int) -> Runner:
         device="cpu",
         model_path=str(options.model),
         vocab_size=vocab_size,
+        eos_token_ids=(),
         load_format=options.load_format,
         dtype=options.dtype,
         max_model_len=options.prompt_len + options.output_len,

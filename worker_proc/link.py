@@ -43,7 +43,8 @@ class SchedulerLink:
         self._ready: WorkerReady | None = None
         self._decoder = codec.to_worker_decoder()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self.socket = channels.new_dealer(self._context, b"w%d.%d" % (config.group, config.rank))
+        identity = b"w%d.%d" % (config.group, config.rank)
+        self.socket = channels.new_dealer(self._context, identity, config.scheduler_endpoint)
         self.monitor = self.socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
         self.socket.connect(config.scheduler_endpoint)
         self._connected = False

@@ -9,9 +9,9 @@ import zmq
 
 from ..protocol.errors import ProtocolError
 from ..protocol.steps import StepPlan, StepResult, Stop
+from ..protocol.stop_signal import StopSignal
 from .link import SchedulerLink
 from .runner import Runner, StepOutput
-from .signals import StopSignal
 
 _log = logging.getLogger(__name__)
 

@@ -20,8 +20,8 @@ class ModelCost:
     kv_bytes: int  # of a token in the cache
 
 
-def model_cost(config: Mapping[str, Any], *, fp8: bool = False) -> ModelCost:
-    """The cost of a Llama-like model in 16 bits, or with layers of 8."""
+def model_cost(config: Mapping[str, Any]) -> ModelCost:
+    """The cost of a Llama-like model in 16 bits."""
     hidden, heads = config["hidden_size"], config["num_attention_heads"]
     kv_heads = config.get("num_key_value_heads") or heads
     head_dim = config.get("head_dim") or hidden // heads
@@ -30,20 +30,19 @@ def model_cost(config: Mapping[str, Any], *, fp8: bool = False) -> ModelCost:
     head = config["vocab_size"] * hidden
     return ModelCost(
         weights=layers + head,
-        weight_bytes=layers * (1 if fp8 else 2) + head * 2,
+        weight_bytes=(layers + head) * 2,
         kv_bytes=4 * config["num_hidden_layers"] * kv_heads * head_dim,
     )
 
 
-def least_seconds(work: Work, cost: ModelCost, *, fp8: bool = False) -> float:
+def least_seconds(work: Work, cost: ModelCost) -> float:
     """Prompts at the product's rate, then steps that read all weights and each row's keys and values.
 
     Attention's own products are left out, and steps are as few as the longest output allows.
     """
-    flops = _FLOPS * (2 if fp8 else 1)
-    reading = 2 * cost.weights * work.num_prompt_tokens / flops
+    reading = 2 * cost.weights * work.num_prompt_tokens / _FLOPS
     steps = max(output for _, output in work.lengths) - 1
     context = sum((prompt + output / 2) * (output - 1) for prompt, output in work.lengths)
     bytes_read = steps * cost.weight_bytes + context * cost.kv_bytes
-    products = 2 * cost.weights * (work.num_output_tokens - len(work.lengths)) / flops
+    products = 2 * cost.weights * (work.num_output_tokens - len(work.lengths)) / _FLOPS
     return reading + max(bytes_read / _BYTES_PER_SECOND, products)

@@ -70,7 +70,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--work", default=",".join(NAMES), help=f"some of {', '.join(NAMES)}")
     parser.add_argument("--out", type=Path, required=True, help="folder for the results")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--quantization", default="")
     parser.add_argument("--max-num-seqs", type=int, default=256)
     parser.add_argument("--max-num-batched-tokens", type=int, default=8192)
     parser.add_argument("--max-model-len", type=int, default=8192)
@@ -87,7 +86,6 @@ def _measure_model(name: str, scratch: Path, options: argparse.Namespace, rows: 
         str(folder),
         load_format="dummy",
         device=options.device,
-        quantization=options.quantization,
         max_num_seqs=options.max_num_seqs,
         max_num_batched_tokens=options.max_num_batched_tokens,
         max_model_len=options.max_model_len,
@@ -98,12 +96,12 @@ def _measure_model(name: str, scratch: Path, options: argparse.Namespace, rows: 
     with llm:
         _say(f"{name}: started in {time.perf_counter() - began:.1f} s")
         for work_name in options.work.split(","):
-            row = _measure(llm, make_work(work_name), folder.name, config, fp8=options.quantization == "fp8")
+            row = _measure(llm, make_work(work_name), folder.name, config)
             rows.append(row)
             _say(str(row))
 
 
-def _measure(llm: LLM, work: Work, model: str, config: dict[str, int], *, fp8: bool) -> Row:
+def _measure(llm: LLM, work: Work, model: str, config: dict[str, int]) -> Row:
     prompts = make_prompts(work, config["vocab_size"])
     _generate(llm, prompts, [min(output, 16) for _, output in work.lengths])  # graphs of its sizes are there
     began = time.perf_counter()
@@ -117,7 +115,7 @@ def _measure(llm: LLM, work: Work, model: str, config: dict[str, int], *, fp8: b
         output_tokens_per_second=work.num_output_tokens / seconds,
         prompt_tokens_per_second=work.num_prompt_tokens / seconds,
         ms_per_token=seconds * 1e3 / max(output for _, output in work.lengths),
-        bound_seconds=least_seconds(work, model_cost(config, fp8=fp8), fp8=fp8),
+        bound_seconds=least_seconds(work, model_cost(config)),
     )
 
 

@@ -32,7 +32,7 @@ class Link:
         self._endpoint = endpoint
         self._decoder = codec.reply_decoder()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self.socket = channels.new_dealer(self._context, new_client(), remote=endpoint.startswith("tcp://"))
+        self.socket = channels.new_dealer(self._context, new_client(), endpoint)
         # Attached before the socket connects: a monitor attached later may miss the first handshake.
         self.monitor = self.socket.get_monitor_socket(_EVENTS)
         self.socket.connect(endpoint)

@@ -1,7 +1,5 @@
 """The frozen configuration of a frontend process: a JSON file in the run directory."""
 
-from pathlib import Path
-
 import msgspec
 
 
@@ -30,13 +28,3 @@ class FrontendConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     metrics_prefix: str = "octavo_"  # of the names at /metrics
     access_log: bool = False  # a line for each request
     log_level: str = "INFO"
-
-
-def save_config(config: FrontendConfig, path: Path) -> None:
-    """Write a configuration where its process will read it; the directory is private."""
-    path.write_bytes(msgspec.json.encode(config))
-
-
-def load_config(path: Path) -> FrontendConfig:
-    """Read a configuration. Raises msgspec.ValidationError for a file of another shape."""
-    return msgspec.json.decode(path.read_bytes(), type=FrontendConfig)

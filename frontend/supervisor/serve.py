@@ -8,10 +8,11 @@ from pathlib import Path
 
 import msgspec
 
+from ...protocol.config import save_config
 from ...protocol.lifeline import Lifeline, watch_lifeline
 from ..engine.args import EngineArgs
 from ..engine.resolve import ResolvedModel, resolve_model
-from ..http.config import FrontendConfig, save_config
+from ..http.config import FrontendConfig
 from .children import ChildSpec
 from .configs import CLIENTS, engine_specs
 from .ports import bind_port

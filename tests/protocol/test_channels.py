@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import zmq
 
-from octavo.protocol.channels import COPY_BELOW, Sent, bind_router, connect_dealer, send, send_to
+from octavo.protocol.channels import COPY_BELOW, Sent, bind_router, new_dealer, send, send_to
 
 Socket = zmq.Socket[bytes]
 
@@ -24,7 +24,8 @@ class Wire:
         self._dealers: list[Socket] = []
 
     def dealer(self, identity: bytes, endpoint: str = "") -> Socket:
-        self._dealers.append(connect_dealer(self.context, endpoint or self.endpoint, identity))
+        self._dealers.append(new_dealer(self.context, identity, endpoint or self.endpoint))
+        self._dealers[-1].connect(endpoint or self.endpoint)
         return self._dealers[-1]
 
     def known(self, identity: bytes) -> Socket:

@@ -73,7 +73,8 @@ class TestClient:
     def __init__(self, endpoint: str) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.identity = new_client()
-        self.socket = channels.connect_dealer(self._context, endpoint, self.identity)
+        self.socket = channels.new_dealer(self._context, self.identity, endpoint)
+        self.socket.connect(endpoint)
         self._decoder = codec.reply_decoder()
         self.tokens: dict[tuple[int, int], list[int]] = {}  # by request and choice
         self.finish: dict[tuple[int, int], FinishReason] = {}

@@ -22,6 +22,7 @@ def make_cpu_runner(model: Path, **fields: object) -> CpuRunner:
         "parent_pid": 0,
         "device": "cpu",
         "model_path": str(model),
+        "eos_token_ids": (),
         "max_model_len": 2048,
         "max_num_seqs": 32,
         "num_blocks": 512,

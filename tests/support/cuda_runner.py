@@ -20,6 +20,7 @@ _SETTINGS = {
     "lifeline_fd": -1,
     "parent_pid": 0,
     "device": "cuda",
+    "eos_token_ids": (),
     "max_model_len": 256,
     "max_num_seqs": 8,
     "max_num_batched_tokens": 48,

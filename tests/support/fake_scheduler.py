@@ -83,6 +83,7 @@ class WorkerProcess:
             "device": "sim",
             "model_path": "",
             "vocab_size": 1000,
+            "eos_token_ids": (),
             "max_model_len": 512,
             "max_num_seqs": 8,
             "num_blocks": 64,

@@ -25,7 +25,7 @@ PROMPT = list(range(40, 90))
 def make_runner(sim: str = "", **fields: object) -> SimRunner:
     config = dict(
         run_dir="", scheduler_endpoint="", lifeline_fd=-1, parent_pid=0, device="sim", model_path="",
-        vocab_size=VOCAB, max_model_len=512, max_num_seqs=8, num_blocks=64, sim=sim,
+        vocab_size=VOCAB, eos_token_ids=(), max_model_len=512, max_num_seqs=8, num_blocks=64, sim=sim,
     )  # fmt: skip
     return load_sim(WorkerConfig(**(config | fields)), StartPhases("start"))  # type: ignore[arg-type]
 

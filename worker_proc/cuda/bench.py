@@ -82,7 +82,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--budget", type=int, default=8192, help="most tokens of a step")
     parser.add_argument("--temperature", type=float, default=1.0)
     parser.add_argument("--top-p", type=float, default=1.0)
-    parser.add_argument("--quantization", default="")
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--block-size", type=int, default=0)
     parser.add_argument("--enforce-eager", action="store_true")
@@ -100,9 +99,9 @@ def _config(options: argparse.Namespace) -> WorkerConfig:
         device="cuda",
         model_path=str(options.model),
         vocab_size=read_config(options.model).vocab_size,
+        eos_token_ids=(),
         load_format="dummy",
         dtype=options.dtype,
-        quantization=options.quantization,
         block_size=options.block_size,
         max_model_len=8192,
         max_num_batched_tokens=options.budget,
@@ -118,7 +117,6 @@ class _Bench:
         self._options = options
         self._ceilings = ceilings
         self._model = read_config(options.model)
-        self._weight_bytes = 1 if options.quantization == "fp8" else 2
         self.lines: list[Line] = []
 
     def measures(self) -> Iterable[Callable[[], None]]:
@@ -139,7 +137,7 @@ class _Bench:
         self._pipeline(plans.decodes(rows, context + step) for step in range(warm))
         measured = (plans.decodes(rows, context + warm + step) for step in range(steps))
         wall, device, host = self._pipeline(measured)
-        bound = _decode_bound(self._model, size, context, self._weight_bytes, self._ceilings)
+        bound = _decode_bound(self._model, size, context, self._ceilings)
         self._note(Line(f"decode {size} at {context}", wall, device, host, size / wall * 1e3, bound))
         if self._options.profile:
             more = (plans.decodes(rows, context + warm + steps + step) for step in range(8))
@@ -199,12 +197,10 @@ class _Bench:
         _say(str(line))
 
 
-def _decode_bound(
-    model: ModelConfig, size: int, context: int, weight_bytes: int, ceilings: Ceilings
-) -> float:
+def _decode_bound(model: ModelConfig, size: int, context: int, ceilings: Ceilings) -> float:
     """Milliseconds to read the weights and the KV once, or to multiply, whichever is longer."""
-    reads = model.num_weights * weight_bytes + size * context * 4 * model.num_layers * model.kv_size
-    embedding = 0 if model.tied_head else model.vocab_size * model.hidden_size * weight_bytes
+    reads = 2 * model.num_weights + size * context * 4 * model.num_layers * model.kv_size
+    embedding = 0 if model.tied_head else 2 * model.vocab_size * model.hidden_size
     return max((reads - embedding) / _READ, 2 * model.num_weights * size / ceilings.flops) * 1e3
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from octavo.frontend.http.config import FrontendConfig, save_config
+from octavo.frontend.http.config import FrontendConfig
 from octavo.frontend.text import Tokenizer
+from octavo.protocol.config import save_config
 from octavo.protocol.errors import ModelError, PortInUseError, UsageError
 from octavo.protocol.lifecycle import ModelLimits
 from octavo.protocol.lifeline import ORPHANED, Lifeline

@@ -66,5 +66,5 @@ def size_kv_group(
         f"gpu_memory_utilization {utilization:g} leaves {left / _GIB:.1f}, a block takes "
         f"{size / _GIB:.3f} and a context of {max_model_len} tokens {context / _GIB:.1f}{asked}: raise "
         f"--gpu-memory-utilization, or lower --max-num-seqs, --max-num-batched-tokens or "
-        f"--num-gpu-blocks-override, or use --quantization fp8"
+        f"--num-gpu-blocks-override"
     )

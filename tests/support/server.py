@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -34,6 +35,7 @@ class Server:
         self._run_dir = self.folder / "run"
         self.log_path = self.folder / "log"
         self._seen: dict[int, psutil.Process] = {}
+        self._state: dict[str, Any] = {}
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
                 command(self._run_dir),
@@ -72,11 +74,13 @@ class Server:
         return endpoint
 
     def state(self) -> dict[str, Any]:
-        """What the supervisor publishes about itself; empty before it has written it."""
-        try:
-            return dict(msgspec.json.decode((self.run_dir / "server.json").read_bytes()))
-        except FileNotFoundError:
-            return {}
+        """What the supervisor publishes about itself: empty before, and after its end what was read last.
+
+        A server that is ending may be gone at any moment: a test can still ask where it was.
+        """
+        with suppress(FileNotFoundError):
+            self._state = dict(msgspec.json.decode((self.run_dir / "server.json").read_bytes()))
+        return self._state
 
     def pids(self) -> dict[str, int]:
         """The pid of each process by its role: supervisor, scheduler, worker-0-0, frontend-0, ..."""
@@ -89,8 +93,9 @@ class Server:
             for found in [own, *own.children(recursive=True)]:
                 self._seen[found.pid] = found
         for pid in self.pids().values():
-            if pid not in self._seen and psutil.pid_exists(pid):
-                self._seen[pid] = psutil.Process(pid)
+            if pid not in self._seen:
+                with suppress(psutil.NoSuchProcess):
+                    self._seen[pid] = psutil.Process(pid)
         return [found for found in self._seen.values() if _lives(found)]
 
     def kill(self, role: str, number: int = signal.SIGKILL) -> None:

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from octavo.tests.support.models import ScriptModel, make_script_model
+from octavo.tests.support.processes import child
 from octavo.tests.support.server import Server, start_server
 from octavo.tests.support.waiting import wait_until
 
@@ -95,7 +96,8 @@ def test_a_server_that_cannot_start_is_its_own_error() -> None:
 def test_however_it_ends_its_own_server_ends_too(model: ScriptModel, number: int) -> None:
     command = [sys.executable, "-m", "octavo", "chat", str(model.path), "--serve-flags", FLAGS]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, **pipes) as chatting:  # type: ignore[call-overload]
+    with child(command, **pipes) as chatting:
+        assert chatting.stdin is not None
         chatting.stdin.write(b"Hi\n")
         chatting.stdin.flush()
         wait_until(lambda: len(serving(model)) == 1, within=WITHIN, what="the server starts")
@@ -122,7 +124,7 @@ def test_a_terminal_gets_a_prompt_and_ctrl_c_ends_only_the_answer(
     with start_server(endless.path, "--device", "cpu", "--cpu-threads", "1") as server:
         main, terminal = pty.openpty()
         command = [sys.executable, "-m", "octavo", "chat", "--url", server.url]
-        with subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal) as chatting:
+        with child(command, stdin=terminal, stdout=terminal, stderr=terminal) as chatting:
             os.close(terminal)
             read_until(main, b"> ")
             os.write(main, b"Hi\n")

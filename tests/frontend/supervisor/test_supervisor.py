@@ -92,9 +92,8 @@ def test_o60_ctrl_c_ends_everything_soon(serve: Serve) -> None:
 
 def test_o60_a_second_ctrl_c_ends_everything_at_once(serve: Serve) -> None:
     server = serve(frontend_0={"ends_after": 60}, scheduler={"deaf": True})
-    url = server.url  # the run directory that says it goes with the server
     server.process.send_signal(signal.SIGINT)
-    wait_until(lambda: not is_listening(url), within=SOON, what="the first one is noticed")
+    wait_until(lambda: not is_listening(server.url), within=SOON, what="the first one is noticed")
     server.process.send_signal(signal.SIGINT)
     assert ends(server, 1.0) == INTERRUPTED
 

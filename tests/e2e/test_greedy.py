@@ -18,6 +18,7 @@ from octavo.tests.support.server import start_server
 pytestmark = pytest.mark.e2e
 
 MAX_TOKENS = 24
+LONG_ANSWER = 96  # long enough for requests that came one after the other to outgrow a tiny pool together
 # bfloat16 has 8 bits of precision: neighbours around 25 are 0.125 apart, and 30 layers add to it.
 BF16_TIE = 0.5
 
@@ -57,41 +58,49 @@ def served(model: Path, dtype: str, *flags: str) -> Iterator[Client]:
         server.stop()
 
 
-def ask(client: Client, prompt: list[int]) -> list[int]:
-    body = client.complete(prompt, max_tokens=MAX_TOKENS, ignore_eos=True, return_token_ids=True)
+def ask(client: Client, prompt: list[int], max_tokens: int = MAX_TOKENS) -> list[int]:
+    body = client.complete(prompt, max_tokens=max_tokens, ignore_eos=True, return_token_ids=True)
     tokens: list[int] = body["choices"][0]["token_ids"]
     return tokens
 
 
-@pytest.mark.parametrize("cut", CUTS)
-def test_ctx_model_alone_and_together(ctx: Path, cut: str) -> None:
-    cases = prompts(12, 500, 250)
-    expected = [greedy_ids(ctx, prompt, MAX_TOKENS) for prompt in cases]
-    with served(ctx, "float32", *CUTS[cut]) as client:
-        assert [ask(client, prompt) for prompt in cases] == expected
+def check_alone_and_together(model: Path, cut: str, cases: list[list[int]]) -> None:
+    """Each prompt alone, then 32 at once, of which some come a second time."""
+    max_tokens = LONG_ANSWER if cut == "tiny-pool" else MAX_TOKENS
+    expected = [greedy_ids(model, prompt, max_tokens) for prompt in cases]
+    again = 32 - len(cases)
+    with served(model, "float32", *CUTS[cut]) as client:
+        assert [ask(client, prompt, max_tokens) for prompt in cases] == expected
         if cut == "tiny-pool":
             client.teach_short_answers(300)
         with ThreadPoolExecutor(32) as pool:
-            together = list(pool.map(lambda prompt: ask(client, prompt), [*cases, *cases[:12]]))
-        assert together == [*expected, *expected[:12]]
+            together = list(
+                pool.map(lambda prompt: ask(client, prompt, max_tokens), [*cases, *cases[:again]])
+            )
+        assert together == [*expected, *expected[:again]]
         if cut == "tiny-pool":
             assert client.metric("octavo_num_preemptions_total") > 0
         else:
             assert client.metric("octavo_prefix_cache_hits_total") > 0
 
 
+@pytest.mark.parametrize("cut", CUTS)
+def test_ctx_model_alone_and_together(ctx: Path, cut: str) -> None:
+    check_alone_and_together(ctx, cut, prompts(16, 500, 250))
+
+
 @pytest.mark.full
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("cut", CUTS)
-def test_demo_model_alone_and_together(cut: str) -> None:
-    model = demo_model()
-    cases = prompts(20, 700, 40000)
-    expected = [greedy_ids(model, prompt, MAX_TOKENS) for prompt in cases]
-    with served(model, "float32", *CUTS[cut]) as client:
-        assert [ask(client, prompt) for prompt in cases] == expected
-        with ThreadPoolExecutor(32) as pool:
-            together = list(pool.map(lambda prompt: ask(client, prompt), [*cases, *cases[:12]]))
-        assert together == [*expected, *expected[:12]]
+def test_ctx_model_with_long_prompts(ctx: Path, cut: str) -> None:
+    check_alone_and_together(ctx, cut, prompts(20, 700, 250))
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("cut", CUTS)
+def test_demo_model_with_long_prompts(cut: str) -> None:
+    check_alone_and_together(demo_model(), cut, prompts(20, 700, 40000))
 
 
 def test_demo_model_in_bfloat16_up_to_ties() -> None:

@@ -30,7 +30,7 @@ def load_model(config: WorkerConfig, phases: StartPhases, *, device: torch.devic
 
     Enters the phases "weights" and "pack". Raises a StartupError that names what is wrong.
     """
-    model_config = read_config(Path(config.model_path))
+    model_config = read_config(Path(config.model_path)).within(config.max_model_len)
     if model_config.vocab_size != config.vocab_size:
         raise ModelError(
             f"{config.model_path}: config.json has vocab_size {model_config.vocab_size}, "

@@ -8,6 +8,8 @@ from octavo.protocol.sampling import SamplingParams
 from octavo.protocol.steps import NewRow, StepPlan
 from octavo.worker_proc.runner import Runner, StepOutput
 
+HOLE = -1  # where a block that left a window stood
+
 
 @dataclass
 class Choice:
@@ -83,7 +85,7 @@ class Driver:
         self._released.append(sequence.row)
         if free_blocks:
             for free, blocks in zip(self.free, sequence.blocks, strict=True):
-                free += blocks
+                free += [block for block in blocks if block != HOLE]
 
     def plan(self, chunk: int = 1 << 30, rows: Sequence[Choice] | None = None) -> StepPlan:
         """The next plan: each row computes what it knows and has not computed, at most `chunk` tokens."""
@@ -94,6 +96,8 @@ class Driver:
             count = min(chunk, sequence.num_known - sequence.num_computed)
             end = sequence.num_computed + count
             for g, group in enumerate(self.runner.kv_groups):
+                if group.window:
+                    self._leave_window(sequence, g)
                 while len(sequence.blocks[g]) * group.block_size < end:
                     block = self.free[g].pop(0)
                     sequence.blocks[g].append(block)
@@ -120,6 +124,13 @@ class Driver:
             num_tokens=num,
             samples=samples,
         )
+
+    def _leave_window(self, sequence: Choice, g: int) -> None:
+        """Blocks that no later position reads are the next to be handed out."""
+        group, blocks = self.runner.kv_groups[g], sequence.blocks[g]
+        lowest = max(0, sequence.num_computed - group.window + 1) // group.block_size
+        self.free[g][:0] = [block for block in blocks[:lowest] if block != HOLE]
+        blocks[:lowest] = [HOLE] * lowest
 
     def step(self, chunk: int = 1 << 30, rows: Sequence[Choice] | None = None) -> StepOutput:
         """Plan, execute, and append what was drawn."""

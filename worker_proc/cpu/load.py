@@ -9,7 +9,8 @@ from ...kernels import cpu as kernels
 from ...protocol.config import WorkerConfig
 from ..loading import load_model
 from ..phases import StartPhases
-from .attention import CpuAttention, size_kv_group
+from .attention import CpuAttention
+from .kv_size import size_kv_groups
 from .memory import prepare_heap
 from .runner import CpuRunner
 
@@ -26,21 +27,17 @@ def load_cpu(config: WorkerConfig, phases: StartPhases) -> CpuRunner:
     prepare_heap(_HEAP_BYTES)
     model, dtype = load_model(config, phases, device=torch.device("cpu"), ops=kernels)
     phases.enter("kv")
-    group = size_kv_group(
-        model.config,
-        dtype=dtype,
-        block_size=config.block_size or _BLOCK_SIZE,
-        num_blocks=config.num_blocks,
-        memory_bytes=config.kv_cache_memory_bytes,
-        max_model_len=config.max_model_len,
-    )
-    attention = CpuAttention(model.config, group, config.max_model_len, dtype)
+    groups = size_kv_groups(model.config, config, dtype=dtype, block_size=config.block_size or _BLOCK_SIZE)
+    attention = CpuAttention(model.config, groups, config.max_model_len, dtype)
     _log.info(
-        "%s in %s on %d threads, %d KV blocks of %d tokens",
+        "%s in %s on %d threads, KV blocks of %d tokens: %s",
         model.config.architecture,
         str(dtype).removeprefix("torch."),
         torch.get_num_threads(),
-        group.num_blocks,
-        group.block_size,
+        groups[0].block_size,
+        ", ".join(
+            f"{group.num_blocks}" + (f" for windows of {group.window}" if group.window else "")
+            for group in groups
+        ),
     )
     return CpuRunner(config, model, attention)

@@ -2,12 +2,15 @@
 
 import logging
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
 from ...protocol.config import WorkerConfig
+from ...protocol.errors import ModelError
 from ...protocol.lifecycle import KVGroup
 from ..loading import LoadedModel, load_model
+from ..models import ModelConfig, read_config
 from ..phases import StartPhases
 from ..rows import RowTable
 from .model import Arena, CudaAttention, CudaOps
@@ -61,6 +64,7 @@ def host_device() -> Device:
 @torch.inference_mode()
 def load_cuda(config: WorkerConfig, phases: StartPhases) -> CudaRunner:
     """Load the model of a folder. Raises a StartupError that names what is wrong."""
+    _refuse_unsupported(read_config(Path(config.model_path)).within(config.max_model_len))
     phases.enter("device")
     device = cuda_device(config)
     arena = Arena(device.name)
@@ -91,6 +95,14 @@ def load_cuda(config: WorkerConfig, phases: StartPhases) -> CudaRunner:
     )
     torch.cuda.synchronize()
     return runner
+
+
+def _refuse_unsupported(model: ModelConfig) -> None:
+    if any(model.windows):
+        raise ModelError(
+            f"{model.architecture} with a sliding window of {max(model.windows)} tokens is not supported on "
+            f"CUDA yet: use --device cpu, or a max_model_len of at most the window"
+        )
 
 
 class Build:

@@ -1,13 +1,22 @@
 """What the shared decoder needs to know of a model, and how it is read from config.json."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from ...protocol.errors import ModelError
 from .rope import RopeConfig, read_rope
 
 Json = Mapping[str, Any]
+
+_SLIDING, _FULL = "sliding_attention", "full_attention"
+
+
+class LayerGroup(NamedTuple):
+    """Layers that share a block table."""
+
+    window: int  # positions they attend to, 0 for all
+    layers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +40,21 @@ class ModelConfig:
     o_bias: bool = False
     mlp_bias: bool = False
     qk_norm: bool = False
+    windows: tuple[int, ...] = ()  # positions each layer attends to, 0 for all; () for all in all layers
+
+    @property
+    def groups(self) -> tuple[LayerGroup, ...]:
+        """The layers by KV group: those that share a window, in the order of their first layers."""
+        windows = self.windows or (0,) * self.num_layers
+        return tuple(
+            LayerGroup(window, tuple(i for i, other in enumerate(windows) if other == window))
+            for window in dict.fromkeys(windows)
+        )
+
+    def within(self, max_len: int) -> "ModelConfig":
+        """The same model for contexts of at most `max_len` tokens, where a window as long hides nothing."""
+        windows = tuple(0 if window >= max_len else window for window in self.windows)
+        return replace(self, windows=windows)
 
     @property
     def q_size(self) -> int:
@@ -49,7 +73,7 @@ class ModelConfig:
         return self.num_layers * (attention + mlp) + tables
 
 
-def read_common(config: Json, **traits: bool) -> ModelConfig:
+def read_common(config: Json, **traits: Any) -> ModelConfig:
     """Read the fields that all Llama-like models share. Raises ModelError that names a wrong one."""
     if "quantization_config" in config:
         method = config["quantization_config"].get("quant_method", "unknown")
@@ -83,11 +107,30 @@ def read_common(config: Json, **traits: bool) -> ModelConfig:
     )
 
 
-def refuse_sliding_window(config: Json, *, switch: str | None = None) -> None:
-    """Raise ModelError when some layer attends to a window only."""
-    on = config.get(switch, False) if switch else True
-    if on and config.get("sliding_window"):
-        raise ModelError("config.json: sliding_window attention is not supported")
+def read_windows(config: Json, *, default: int | None = None) -> tuple[int, ...]:
+    """The windows of a model all of whose layers have the one that `sliding_window` names, if any."""
+    window = config.get("sliding_window", default)
+    return (_window(window),) * _size(config, "num_hidden_layers") if window is not None else ()
+
+
+def read_layer_windows(config: Json, slides: Callable[[int], bool], *, default: int) -> tuple[int, ...]:
+    """The windows of a model whose `layer_types` say which layers have the one of `sliding_window`.
+
+    Without that list `slides` says it of a layer's index. `default` is the window of a config without a name.
+    """
+    num_layers, window = _size(config, "num_hidden_layers"), config.get("sliding_window", default)
+    if window is None:
+        return ()
+    types = config.get("layer_types") or [_SLIDING if slides(index) else _FULL for index in range(num_layers)]
+    if len(types) != num_layers or not set(types) <= {_SLIDING, _FULL}:
+        raise ModelError(f"config.json: layer_types must name {_SLIDING} or {_FULL} for {num_layers} layers")
+    return tuple(_window(window) if kind == _SLIDING else 0 for kind in types)
+
+
+def _window(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ModelError(f"config.json: sliding_window must be a positive integer, got {value!r}")
+    return value
 
 
 def _size(config: Json, name: str, default: int | None = None) -> int:

@@ -31,6 +31,7 @@ class Layer:
         )
         self.attention = AttentionSpec(
             layer=index,
+            group=next(at for at, group in enumerate(config.groups) if index in group.layers),
             num_heads=config.num_heads,
             num_kv_heads=config.num_kv_heads,
             head_dim=config.head_dim,

@@ -33,6 +33,7 @@ class AttentionSpec:
     """What one attention layer is, for the device's attention."""
 
     layer: int
+    group: int  # KV group
     num_heads: int
     num_kv_heads: int
     head_dim: int

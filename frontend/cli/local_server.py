@@ -1,11 +1,13 @@
 """A server of one's own, for commands that need one to talk to."""
 
 import os
+import re
 import signal
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 import msgspec
 
@@ -13,51 +15,60 @@ from ...protocol.errors import StartupError
 from ...protocol.lifeline import Lifeline
 from ..supervisor.published import FILE_NAME, ServerInfo
 from ..supervisor.python import python_environment, python_module
-from ..supervisor.run_dir import short_temporary_dir
 
 
 class LocalServer:
     """`octavo serve` on a free port, as a child that ends with this process unless it is to be kept."""
 
     def __init__(self, model: str, flags: Sequence[str], *, keep: bool) -> None:
-        """Start it and wait until it answers. Raises a StartupError when it does not; its log says why."""
-        self._folder = Path(tempfile.mkdtemp(prefix="octavo-chat-", dir=short_temporary_dir()))
-        self.log_path = self._folder / "log"
+        """Start it and wait until it answers. Raises a StartupError when it does not; its log says why.
+
+        A server that is kept logs to the file `log_path`. Another's log has no name: nothing of it is left,
+        however this process ends.
+        """
+        self._log, self.log_path = _open_log(keep=keep)
         self._lifeline = None if keep else Lifeline()
         fds = () if self._lifeline is None else (self._lifeline.read_fd,)
         tied = [part for fd in fds for part in ("--lifeline-fd", str(fd))]
-        place = ["--port", "0", "--run-dir", str(self._folder / "run")]
-        with self.log_path.open("wb") as log:
-            self._process = subprocess.Popen(
-                [*python_module(), "serve", model, *place, *tied, *flags],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                pass_fds=fds,
-                env=python_environment(),
-                start_new_session=True,  # Ctrl-C is for the conversation
-            )
+        self._process = subprocess.Popen(
+            [*python_module(), "serve", model, "--port", "0", *tied, *flags],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            pass_fds=fds,
+            env=python_environment(),
+            start_new_session=True,  # Ctrl-C is for the conversation
+        )
         self.info = self._wait()
 
     def _wait(self) -> ServerInfo:
         """It says one line when it is ready, and closes the pipe when it ends."""
         assert self._process.stdout is not None
-        if not self._process.stdout.readline():
-            lines = self.log_path.read_text(errors="replace").strip().splitlines()
+        said = re.search(r"; run directory (.+)$", self._process.stdout.readline().decode())
+        if said is None:
             self.close()
-            raise _as_error(self._process.returncode, (lines or ["the server ended"])[-1])
-        return msgspec.json.decode((self._folder / "run" / FILE_NAME).read_bytes(), type=ServerInfo)
+            raise _as_error(self._process.returncode, self._last_line() or "the server ended")
+        return msgspec.json.decode((Path(said[1]) / FILE_NAME).read_bytes(), type=ServerInfo)
+
+    def _last_line(self) -> str:
+        self._log.seek(0)
+        return self._log.read().decode(errors="replace").strip().rpartition("\n")[2]
 
     def close(self) -> None:
-        """End it and remove its files."""
+        """End it and wait until it is gone."""
         self._process.send_signal(signal.SIGINT)
         self._process.wait()
         if self._process.stdout is not None:
             self._process.stdout.close()
         if self._lifeline is not None:
             self._lifeline.cut()
-        self.log_path.unlink(missing_ok=True)
-        os.rmdir(self._folder)
+
+
+def _open_log(*, keep: bool) -> tuple[IO[bytes], Path]:
+    if not keep:
+        return tempfile.TemporaryFile(), Path(os.devnull)
+    descriptor, path = tempfile.mkstemp(prefix="octavo-chat-", suffix=".log")
+    return os.fdopen(descriptor, "w+b"), Path(path)
 
 
 def _as_error(status: int, last_line: str) -> StartupError:

@@ -5,6 +5,7 @@ import pty
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -78,12 +79,19 @@ def test_no_server_is_one_clear_line(url: str) -> None:
     assert done.returncode != 0
 
 
-def test_its_own_server_ends_with_it(model: ScriptModel) -> None:
-    before = set(Path("/tmp").glob("octavo-chat-*"))
+@pytest.fixture
+def temporary_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty one with a short path, for the processes of a test alone."""
+    with tempfile.TemporaryDirectory(prefix="octavo-test-", dir="/tmp") as path:
+        monkeypatch.setenv("TMPDIR", path)
+        yield Path(path)
+
+
+def test_its_own_server_ends_with_it(model: ScriptModel, temporary_dir: Path) -> None:
     done = chat(str(model.path), "--serve-flags", FLAGS, "--message", "Hi")
     assert (done.stdout, done.returncode) == ("Salut!\n", 0)
-    assert set(Path("/tmp").glob("octavo-chat-*")) <= before
     assert serving(model) == []
+    assert list(temporary_dir.iterdir()) == []
 
 
 def test_a_server_that_cannot_start_is_its_own_error() -> None:
@@ -93,7 +101,9 @@ def test_a_server_that_cannot_start_is_its_own_error() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_however_it_ends_its_own_server_ends_too(model: ScriptModel, number: int) -> None:
+def test_however_it_ends_its_own_server_ends_too(
+    model: ScriptModel, temporary_dir: Path, number: int
+) -> None:
     command = [sys.executable, "-m", "octavo", "chat", str(model.path), "--serve-flags", FLAGS]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with child(command, **pipes) as chatting:
@@ -103,15 +113,18 @@ def test_however_it_ends_its_own_server_ends_too(model: ScriptModel, number: int
         wait_until(lambda: len(serving(model)) == 1, within=WITHIN, what="the server starts")
         chatting.send_signal(number)
     wait_until(lambda: serving(model) == [], within=15, what="the server ends")
+    assert list(temporary_dir.iterdir()) == []
 
 
-def test_keep_leaves_the_server_and_says_how_to_end_it(model: ScriptModel) -> None:
+def test_keep_leaves_the_server_and_says_how_to_end_it(model: ScriptModel, temporary_dir: Path) -> None:
     done = chat(str(model.path), "--serve-flags", FLAGS, "--message", "Hi", "--keep")
     (server,) = serving(model)
     try:
         url = next(word for word in done.stdout.split() if word.startswith("http"))
         assert chat("--url", url, "--message", "Hi").stdout == "Salut!\n"
         assert f"kill {server.pid}" in done.stdout
+        (log,) = temporary_dir.glob("*.log")
+        assert str(log) in done.stdout
     finally:
         server.terminate()
         server.wait(WITHIN)

@@ -20,6 +20,8 @@ _HTTP = (
     "protect_metrics",
     "metrics_prefix",
     "access_log",
+    "tool_call_parser",
+    "reasoning_parser",
 )
 
 
@@ -72,6 +74,19 @@ def _add_http_flags(group: "argparse._ArgumentGroup") -> None:
     )
     group.add_argument(
         "--trust-request-chat-template", action="store_true", help="render templates that requests bring"
+    )
+    group.add_argument(
+        "--tool-call-parser",
+        default="auto",
+        metavar="NAME",
+        help="how the model calls tools: hermes, llama3_json, mistral, pythonic, none (default: auto, by its "
+        "chat template)",
+    )
+    group.add_argument(
+        "--reasoning-parser",
+        default="auto",
+        metavar="NAME",
+        help="how the model writes reasoning: think, mistral, none (default: auto, by its chat template)",
     )
     group.add_argument("--protect-metrics", action="store_true", help="ask for a key at /metrics too")
     group.add_argument("--metrics-prefix", default="octavo_", metavar="TEXT", help="of names at /metrics")

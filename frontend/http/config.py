@@ -24,6 +24,8 @@ class FrontendConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     max_body_bytes: int = 32 << 20  # what decodes within half a second, in whatever shape it comes
     ignore_unknown_fields: bool = False
     trust_request_chat_template: bool = False  # accept a chat template that a request brings
+    tool_call_parser: str = "auto"  # how the model writes calls of tools; auto: by its chat template
+    reasoning_parser: str = "auto"  # how the model writes reasoning; auto: by its chat template
     allowed_origins: tuple[str, ...] = ()  # CORS; "*" for all
     metrics_prefix: str = "octavo_"  # of the names at /metrics
     access_log: bool = False  # a line for each request

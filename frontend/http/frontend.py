@@ -65,9 +65,11 @@ class Frontend:
 
 
 async def _load(service: Service) -> None:
-    text = await _on_thread(lambda: TextService.load(Path(service.config.model_path)))
-    engine = AsyncClient(text.tokenizer, f"frontend-{service.config.index}", recover=True)
-    engine.connect(service.config.scheduler_endpoint)
+    config = service.config
+    parsers = {"tool_parser": config.tool_call_parser, "reasoning_parser": config.reasoning_parser}
+    text = await _on_thread(lambda: TextService.load(Path(config.model_path), **parsers))
+    engine = AsyncClient(text.tokenizer, f"frontend-{config.index}", recover=True)
+    engine.connect(config.scheduler_endpoint)
     service.attach(text, engine)
 
 

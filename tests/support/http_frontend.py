@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import uvloop
@@ -33,13 +34,21 @@ class HttpFrontend:
         tokenizer: the model's.
     """
 
-    def __init__(self, folder: Path, run_dir: Path, *, wait: bool, **fields: object) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        run_dir: Path,
+        *,
+        wait: bool,
+        max_model_len: int = MAX_MODEL_LEN,
+        **fields: object,
+    ) -> None:
         self.tokenizer = Tokenizer.load(folder)
         limits = ModelLimits(
             model=MODEL,
             vocab_size=self.tokenizer.vocab_size,
-            max_model_len=MAX_MODEL_LEN,
-            max_request_tokens=MAX_MODEL_LEN,
+            max_model_len=max_model_len,
+            max_request_tokens=max_model_len,
             eos_token_ids=self.tokenizer.eos_token_ids,
         )
         endpoint = f"ipc://{run_dir}/clients"
@@ -108,8 +117,8 @@ class HttpFrontend:
 
 
 @contextmanager
-def http_frontend(folder: Path, *, wait: bool = True, **fields: object) -> Iterator[HttpFrontend]:
-    """A frontend of the model in `folder`; `fields` are of its configuration."""
+def http_frontend(folder: Path, *, wait: bool = True, **fields: Any) -> Iterator[HttpFrontend]:
+    """A frontend of the model in `folder`; `fields` are of its configuration, and `max_model_len`."""
     with tempfile.TemporaryDirectory(prefix="oct", dir="/tmp") as run_dir:
         frontend = HttpFrontend(folder, Path(run_dir), wait=wait, **fields)
         try:

@@ -1,15 +1,11 @@
 """The body of /v1/chat/completions."""
 
-from typing import Any
-
 import msgspec
 
 from ....protocol.errors import InvalidRequestError
 from ....protocol.sampling import SamplingParams
 from .sampling import GenerationRequest
-
-# A value that only the chat template looks at.
-Json = Any
+from .tools import Json, NamedTool, Tool
 
 
 class ContentPart(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -73,6 +69,10 @@ class ChatRequest(GenerationRequest, kw_only=True):
     )
     chat_template_kwargs: dict[str, Json] | None = None  # variables for the template
     documents: list[Json] | None = None
+    tools: list[Tool] | None = None
+    tool_choice: str | NamedTool | None = None  # none, auto, required, or the function to call
+    parallel_tool_calls: bool | None = None  # false: at most one call
+    include_reasoning: bool | None = None  # false: the answer without what led to it
 
     def params(self, timeout: float) -> SamplingParams:
         """The sampling parameters. Raises InvalidRequestError."""

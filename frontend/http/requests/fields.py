@@ -26,7 +26,7 @@ _OPENAI_IGNORED = (
 # Fields that cannot change the text.
 IGNORED: dict[Endpoint, tuple[str, ...]] = {
     Endpoint.COMPLETIONS: _OPENAI_IGNORED,
-    Endpoint.CHAT: (*_OPENAI_IGNORED, "parallel_tool_calls", "include_reasoning"),
+    Endpoint.CHAT: _OPENAI_IGNORED,
     Endpoint.OTHER: (),
 }
 
@@ -62,8 +62,6 @@ UNSUPPORTED: dict[Endpoint, _Features] = {
     Endpoint.CHAT: {
         **_GENERATION_FEATURES,
         "return_token_ids": (False,),
-        "tools": ([],),
-        "tool_choice": ("none", "auto"),
         "functions": ([],),
         "function_call": ("none", "auto"),
         "response_format": ({"type": "text"},),

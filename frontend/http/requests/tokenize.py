@@ -3,7 +3,8 @@
 import msgspec
 
 from ....protocol.errors import InvalidRequestError
-from .chat import Json, Message
+from .chat import Message
+from .tools import Json, Tool
 
 
 class TokenizeRequest(msgspec.Struct, kw_only=True):
@@ -18,6 +19,7 @@ class TokenizeRequest(msgspec.Struct, kw_only=True):
     continue_final_message: bool | None = None
     chat_template: str | None = None
     chat_template_kwargs: dict[str, Json] | None = None
+    tools: list[Tool] | None = None
 
     def check(self) -> None:
         """Raises InvalidRequestError unless there is either a text or a chat."""

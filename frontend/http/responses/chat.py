@@ -5,18 +5,15 @@ from collections.abc import Sequence
 import msgspec
 
 from ...text import Tokenizer
+from ...text.answer.plan import AnswerPlan
+from ...text.answer.reader import AnswerReader
 from ..generation.chunks import Choice, Chunk, Usage
 from ..requests.sampling import StreamOptions
 from .events import EventFormat, finish_fields, json_text, json_value
 from .logprobs import ChatLogprobs, LogprobWriter
+from .messages import AnswerMessage, DeltaWriter, fold_message
 
-
-class AnswerMessage(msgspec.Struct, kw_only=True):
-    """What the model says."""
-
-    role: str = "assistant"
-    content: str
-    refusal: None = None
+_CALLS = "tool_calls"
 
 
 class ChatChoice(msgspec.Struct):
@@ -56,11 +53,16 @@ class ChatFormat(EventFormat):
         num_choices: int = 1,
         options: StreamOptions | None = None,
         with_logprobs: bool = False,
+        plan: AnswerPlan,
     ) -> None:
+        """`plan` says how the text of each choice is read."""
         super().__init__(answer_id, "chat.completion.chunk", created, model, options)
         self._id, self._model, self._created = answer_id, model, created
         self._num_choices = num_choices
         self._with_logprobs = with_logprobs
+        self._plan = plan
+        self._readers = [plan.reader() for _ in range(num_choices)] if plan.reads else []
+        self._deltas = DeltaWriter(plan.tools)
         # Entries of a chat have no offsets, so that all choices can share a writer.
         self._writer = LogprobWriter(tokenizer, skip_special_tokens=True)
 
@@ -73,44 +75,75 @@ class ChatFormat(EventFormat):
 
     def chunk(self, chunk: Chunk, usage: Usage | None) -> bytes:
         logprobs = json_value(self._writer.chat(chunk.logprobs)) if chunk.logprobs else b"null"
+        if self._readers:
+            return self._read(self._readers[chunk.index], chunk, logprobs, usage)
         if chunk.finish_reason is None:
-            return self._text_event(chunk, logprobs, usage)
+            return self._event(chunk, b'{"content":%b}' % json_text(chunk.text), logprobs, usage)
         text_event = b""
         if chunk.text:
-            text_event, logprobs = self._text_event(chunk, logprobs, usage), b"null"
-        return b'%b%b{"index":%d,"delta":{},"logprobs":%b,"finish_reason":%b}%b' % (
-            text_event,
-            self._head,
-            chunk.index,
-            logprobs,
-            finish_fields(chunk),
-            self.tail(usage),
-        )
-
-    def _text_event(self, chunk: Chunk, logprobs: bytes, usage: Usage | None) -> bytes:
-        return b'%b{"index":%d,"delta":{"content":%b},"logprobs":%b,"finish_reason":null}%b' % (
-            self._head,
-            chunk.index,
-            json_text(chunk.text),
-            logprobs,
-            self.tail(usage),
-        )
+            text_event = self._event(chunk, b'{"content":%b}' % json_text(chunk.text), logprobs, usage)
+            logprobs = b"null"
+        return text_event + self._end(chunk, chunk.finish_reason, logprobs, usage)
 
     def whole(self, choices: Sequence[Choice], usage: Usage) -> bytes:
         answer = ChatCompletion(
             id=self._id,
             created=self._created,
             model=self._model,
-            choices=[
-                ChatChoice(
-                    choice.index,
-                    AnswerMessage(content=choice.text),
-                    self._writer.chat(choice.logprobs) if self._with_logprobs else None,
-                    choice.finish_reason,
-                    choice.stop_reason,
-                )
-                for choice in choices
-            ],
+            choices=[self._choice(choice) for choice in choices],
             usage=usage,
         )
         return msgspec.json.encode(answer)
+
+    def _choice(self, choice: Choice) -> ChatChoice:
+        message, finish_reason = AnswerMessage(content=choice.text), choice.finish_reason
+        if self._plan.reads:
+            reader = self._plan.reader()
+            message = fold_message([*reader.push(choice.text), *reader.finish()], self._plan.tools)
+            finish_reason = _finish_reason(finish_reason, reader)
+        return ChatChoice(
+            choice.index,
+            message,
+            self._writer.chat(choice.logprobs) if self._with_logprobs else None,
+            finish_reason,
+            choice.stop_reason,
+        )
+
+    def _read(self, reader: AnswerReader, chunk: Chunk, logprobs: bytes, usage: Usage | None) -> bytes:
+        """The events of a chunk whose text is more than content; text that is held back makes none."""
+        ended = chunk.finish_reason is not None
+        deltas = self._deltas.write(reader.push(chunk.text))
+        if ended:
+            deltas += self._deltas.write(reader.finish())
+        if not deltas and chunk.logprobs and not ended:
+            deltas = [b'{"content":""}']
+        events = []
+        for delta in deltas:
+            events.append(self._event(chunk, delta, logprobs, usage))
+            logprobs = b"null"
+        if ended:
+            events.append(self._end(chunk, _finish_reason(chunk.finish_reason, reader), logprobs, usage))
+        return b"".join(events)
+
+    def _event(self, chunk: Chunk, delta: bytes, logprobs: bytes, usage: Usage | None) -> bytes:
+        return b'%b{"index":%d,"delta":%b,"logprobs":%b,"finish_reason":null}%b' % (
+            self._head,
+            chunk.index,
+            delta,
+            logprobs,
+            self.tail(usage),
+        )
+
+    def _end(self, chunk: Chunk, reason: str | None, logprobs: bytes, usage: Usage | None) -> bytes:
+        return b'%b{"index":%d,"delta":{},"logprobs":%b,"finish_reason":%b}%b' % (
+            self._head,
+            chunk.index,
+            logprobs,
+            finish_fields(reason, chunk.stop_reason),
+            self.tail(usage),
+        )
+
+
+def _finish_reason(reason: str | None, reader: AnswerReader) -> str | None:
+    """A call that was cut is none: only an answer that ended by itself, with whole calls, ends with calls."""
+    return _CALLS if reason == "stop" and reader.ends_with_calls else reason

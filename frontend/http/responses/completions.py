@@ -70,7 +70,7 @@ class CompletionFormat(EventFormat):
         return b'%b,"logprobs":%b,"finish_reason":%b}%b' % (
             start,
             json_value(self._logprobs(chunk.index, chunk.logprobs)) if chunk.logprobs else b"null",
-            finish_fields(chunk),
+            finish_fields(chunk.finish_reason, chunk.stop_reason),
             self.tail(usage),
         )
 

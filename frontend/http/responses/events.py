@@ -2,7 +2,7 @@
 
 import msgspec
 
-from ..generation.chunks import Chunk, Usage
+from ..generation.chunks import Usage
 from ..requests.sampling import StreamOptions
 from .errors import error_body
 
@@ -32,11 +32,11 @@ def _escape_line_ends(encoded: bytes) -> bytes:
     return encoded
 
 
-def finish_fields(chunk: Chunk) -> bytes:
+def finish_fields(finish_reason: str | None, stop_reason: int | str | None) -> bytes:
     """The value of `finish_reason`, followed at the end of a choice by what stopped it."""
-    if chunk.finish_reason is None:
+    if finish_reason is None:
         return b"null"
-    return b'%b,"stop_reason":%b' % (json_text(chunk.finish_reason), json_value(chunk.stop_reason))
+    return b'%b,"stop_reason":%b' % (json_text(finish_reason), json_value(stop_reason))
 
 
 class EventFormat:

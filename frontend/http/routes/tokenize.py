@@ -6,6 +6,7 @@ from starlette.responses import Response
 
 from ..requests.fields import Endpoint
 from ..requests.tokenize import DetokenizeRequest, TokenizeRequest
+from ..requests.tools import plain_tools
 from ..service import Service
 from .chat import template_options
 from .intake import Intake, check_ids
@@ -48,8 +49,9 @@ class Tokenize:
         if body.prompt is not None:
             add_special_tokens = body.add_special_tokens is not False
             return (await text.encode([body.prompt], add_special_tokens=add_special_tokens))[0]
-        return await text.encode_chat(
+        prompt = await text.encode_chat(
             body.plain_messages(),
+            tools=plain_tools(body.tools),
             add_special_tokens=bool(body.add_special_tokens),
             **template_options(
                 self._service,
@@ -59,6 +61,7 @@ class Tokenize:
                 continue_final_message=body.continue_final_message,
             ),
         )
+        return prompt.ids
 
 
 class Detokenize:

@@ -1,7 +1,7 @@
 """The whole reader of an answer: reasoning first, then content and calls."""
 
 from ..tools.reader import CallReader
-from .pieces import CallArguments, CallStart, Content, Piece, PieceList
+from .pieces import CallArguments, CallStart, Content, Piece, PieceList, Reasoning
 from .reasoning import ReasoningReader
 
 
@@ -9,12 +9,18 @@ class AnswerReader:
     """Tells apart what the text of one choice is made of, as it comes."""
 
     def __init__(
-        self, reasoning: ReasoningReader | None, calls: CallReader | None, *, max_calls: int | None = None
+        self,
+        reasoning: ReasoningReader | None,
+        calls: CallReader | None,
+        *,
+        max_calls: int | None = None,
+        shows_reasoning: bool = True,
     ) -> None:
         """Without a reader there is nothing of its kind; calls beyond `max_calls` are dropped."""
         self._reasoning = reasoning
         self._calls = calls
         self._max_calls = max_calls
+        self._shows_reasoning = shows_reasoning
         self._behind_reasoning = False  # space behind reasoning is dropped until text comes
         self._found = PieceList()
 
@@ -31,7 +37,7 @@ class AnswerReader:
                 self._behind_reasoning = self._reasoning.found
                 self._reasoning = None
         self._push(text)
-        return self._found.take()
+        return self._take()
 
     def finish(self) -> list[Piece]:
         """The text has ended: returns what was held."""
@@ -39,7 +45,13 @@ class AnswerReader:
             self._push(self._reasoning.finish(self._found))
         if self._calls is not None:
             self._add(self._calls.finish())
-        return self._found.take()
+        return self._take()
+
+    def _take(self) -> list[Piece]:
+        pieces = self._found.take()
+        if self._shows_reasoning:
+            return pieces
+        return [piece for piece in pieces if not isinstance(piece, Reasoning)]
 
     def _push(self, text: str) -> None:
         if self._behind_reasoning:
@@ -51,6 +63,6 @@ class AnswerReader:
 
     def _add(self, pieces: list[Piece]) -> None:
         for piece in pieces:
-            is_call = isinstance(piece, CallStart | CallArguments)
-            if not (is_call and self._max_calls is not None and piece.index >= self._max_calls):
+            most = self._max_calls
+            if most is None or not isinstance(piece, CallStart | CallArguments) or piece.index < most:
                 self._found.add(piece)

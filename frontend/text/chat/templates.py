@@ -75,7 +75,7 @@ class ChatTemplates:
                 "continue_final_message cannot be used together with add_generation_prompt",
                 param="continue_final_message",
             )
-        source = self._source(template, has_tools=tools is not None)
+        source = self.source(template, has_tools=tools is not None)
         try:
             prepared = prepare_messages(messages, content_format(source))
             if continue_final_message:
@@ -93,7 +93,8 @@ class ChatTemplates:
             raise _template_error(error) from error
         return cut_at_mark(rendered, text_to_continue) if continue_final_message else rendered
 
-    def _source(self, template: str | None, *, has_tools: bool) -> str:
+    def source(self, template: str | None = None, *, has_tools: bool = False) -> str:
+        """The template that `render` takes. Raises InvalidRequestError when there is none."""
         if template is not None:
             return self._templates.get(template, template)
         if has_tools and _WITH_TOOLS in self._templates:

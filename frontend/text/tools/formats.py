@@ -18,7 +18,7 @@ class ToolFormat:
     mark: str = ""  # opens a section wherever it stands
     first: str = ""  # a character that opens one at the beginning of the answer
     special_tokens: bool = False  # the marks are special tokens: the text must show them
-    id_length: int = 24  # characters of a call's id
+    id_length: int = 0  # letters and digits of a call's id, where templates ask for that; 0: as OpenAI's
 
 
 FORMATS = {

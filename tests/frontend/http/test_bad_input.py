@@ -111,7 +111,6 @@ FEATURES = [
     (COMPLETIONS, {"prompt_logprobs": 1}),
     (COMPLETIONS, {"response_format": {"type": "json_object"}}),
     (CHAT, {"tools": [{"type": "function", "function": {"name": "f"}}]}),
-    (CHAT, {"tool_choice": "required"}),
     (CHAT, {"functions": [{"name": "f"}]}),
     (CHAT, {"response_format": {"type": "json_object"}}),
     (CHAT, {"audio": {"voice": "x", "format": "wav"}}),

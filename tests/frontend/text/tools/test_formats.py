@@ -27,7 +27,7 @@ TWO_CALLS = {
 
 
 def read(form: ToolFormat, *parts: str) -> tuple[list[Piece], bool]:
-    """The pieces of a text that comes in parts, those that belong together joined, and whether it ends well."""
+    """The pieces of a text that comes in parts, joined where they can be, and whether it ends well."""
     reader, found = CallReader(form, TOOLS), PieceList()
     for part in parts:
         for piece in reader.push(part):

@@ -102,7 +102,6 @@ def test_o54_a_streamed_call_has_its_id_and_name_once(frontend: HttpFrontend) ->
             assert set(delta["function"]) == {"arguments"}
         found[delta["index"]]["arguments"] += delta["function"]["arguments"]
     assert list(found) == [0, 1]
-    assert len(deltas(events)) > 4  # the arguments came in pieces
     calls = whole_choice(frontend)["message"]["tool_calls"]
     assert list(found.values()) == [call["function"] for call in calls]
     assert events.finish == {0: ["tool_calls"]}

@@ -24,7 +24,11 @@ class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 2048
     enable_prefix_caching: bool = True
-    scheduling_policy: str = "fcfs"  # or "priority"
+    scheduling_policy: str = "fcfs"  # or "priority", "deadline", "fair"
+    target_ttft_ms: float = 0.0  # first tokens are due so long behind arrival, for "deadline"; 0: a minute
+    target_itl_ms: float = 0.0  # chunks of prompts leave decodes this pace, as measured; 0: by tokens alone
+    max_batch_delay_ms: float = 0.0  # prompts may wait so long for others to share their first step
+    fair_weights: str = ""  # "name=weight,..." of users, for "fair"; 1 for those not named
     max_queued_requests: int = 0  # 0: no bound
     max_queued_tokens: int = 0  # prompt tokens; 0: no bound
     request_timeout: float = 0.0  # seconds; 0: none

@@ -33,7 +33,11 @@ _GROUPS: dict[str, dict[str, str]] = {
         "request_timeout": "seconds a request may take; 0 for no bound",
         "max_queued_requests": "requests that may wait before others are refused with 429; 0 for no bound",
         "max_queued_tokens": "prompt tokens that may wait; 0 for no bound",
-        "scheduling_policy": "fcfs or priority",
+        "scheduling_policy": "fcfs, priority, deadline or fair",
+        "target_ttft_ms": "when first tokens are due, for the order deadline; 0 for a minute",
+        "target_itl_ms": "time between tokens that the reading of prompts leaves to answers; 0 for no target",
+        "fair_weights": "name=weight,... of users, for the order fair",
+        "max_batch_delay_ms": "time that a prompt may wait for others to share its first step",
     },
     "diagnosis": {
         "journal": "file that the scheduler writes every event to, for octavo replay; it holds prompts",
@@ -48,6 +52,7 @@ _MEASURED = {
     "kv_cache_memory_bytes": "512 MiB",
     "tokenizer": "the model's",
     "journal": "none",
+    "fair_weights": "1 each",
     "sim": "none",
 }
 _FIELDS = {field.name: field for field in dataclasses.fields(EngineArgs)}

@@ -9,7 +9,7 @@ from ...protocol.errors import UsageError
 DEVICES = ("auto", "cpu", "cuda", "sim")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 LOAD_FORMATS = ("auto", "safetensors", "dummy")
-ORDERS = ("fcfs", "priority")
+ORDERS = ("fcfs", "priority", "deadline", "fair")
 
 # field: (lowest, highest), whole numbers where these are ints; None is allowed where it is the default.
 _RANGES: dict[str, tuple[float, float]] = {
@@ -26,6 +26,9 @@ _RANGES: dict[str, tuple[float, float]] = {
     "request_timeout": (0.0, 1e9),
     "max_queued_requests": (0, 2**31 - 1),
     "max_queued_tokens": (0, 2**31 - 1),
+    "target_ttft_ms": (0.0, 1e9),
+    "target_itl_ms": (0.0, 1e6),
+    "max_batch_delay_ms": (0.0, 1e5),
     "max_restarts": (0, 0),
 }
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -79,6 +82,10 @@ class EngineArgs:
     max_queued_requests: int = 0  # 0: no bound
     max_queued_tokens: int = 0  # 0: no bound
     scheduling_policy: str = "fcfs"
+    target_ttft_ms: float = 0.0  # first tokens are due so long behind arrival, for "deadline"; 0: a minute
+    fair_weights: str = ""  # "name=weight,..." of users, for "fair"
+    target_itl_ms: float = 0.0  # pace that decodes keep while prompts are read; 0: none
+    max_batch_delay_ms: float = 0.0  # prompts may wait so long for others to share their first step
     max_restarts: int = 0  # a process that ends takes the engine with it
     trust_remote_code: bool = False  # code from a model folder is never run
     disable_log_stats: bool = False  # either way: there are none in the log

@@ -6,7 +6,10 @@ from ...protocol.steps import NewRow, StepPlan
 from ..core.request import Choice
 from ..memory.kv_group import HOLE
 from .rows import Int32s, Ints
+from .step_model import StepWork
 from .worker import Step, Worker
+
+_LEAST_CHUNK = 16  # tokens that a step reads of prompts, however long its decodes take
 
 
 class Draft:
@@ -15,10 +18,17 @@ class Draft:
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
         self.budget = worker.budget
+        self._seconds = float("inf")  # that are left for chunks
+        self._attended = 0.0
         self._new: list[NewRow] = []
         self._append: tuple[list[int], list[int], list[int]] = ([], [], [])  # row, KV group, block
         self._decodes: Ints = np.zeros(0, np.int64)
         self._chunks: list[tuple[int, int, int, int]] = []  # row, start, number of tokens, samples
+
+    @property
+    def begun(self) -> bool:
+        """Whether a prompt is read in this step."""
+        return bool(self._chunks)
 
     @property
     def empty(self) -> bool:
@@ -38,6 +48,24 @@ class Draft:
         self._worker.rows.num_computed[rows] += 1
         self._worker.rows.length[rows] += 1
 
+    def limit_seconds(self, target: float) -> None:
+        """The step is to take no longer than `target` seconds, as far as chunks of prompts decide that."""
+        rows = self._decodes
+        context = int(self._worker.rows.num_computed[rows].sum())
+        self._seconds = target - self._worker.model.seconds(StepWork(len(rows), 0, context))
+
+    def most_tokens(self, start: int, wanted: int) -> int:
+        """How many of `wanted` tokens from position `start` on the step may compute, by budget and time."""
+        most = min(wanted, self.budget)
+        if self._seconds == float("inf") or not most:
+            return most
+        in_time = max(0, int(self._seconds / self._worker.model.token_seconds(start)))
+        if in_time < most:
+            in_time -= in_time % _LEAST_CHUNK
+            if not self._chunks:
+                in_time = max(in_time, _LEAST_CHUNK)
+        return min(most, in_time)
+
     def chunk(self, row: int, count: int) -> None:
         """A row computes `count` more of its known tokens. Its blocks are there."""
         rows = self._worker.rows
@@ -45,6 +73,10 @@ class Draft:
         samples = int(start + count == rows.length[row])
         self._chunks.append((row, start, count, samples))
         self.budget -= count
+        self._attended += count * (start + count / 2)
+        self._seconds -= (
+            count * self._worker.model.token_seconds(start) if self._seconds < float("inf") else 0
+        )
         rows.num_computed[row] += count
         rows.length[row] += samples
 
@@ -84,6 +116,7 @@ class Draft:
             sampled=sampled,
             sampled_rows=rows[sampled].astype(np.int32).tobytes(),
             chunk_rows=tuple(chunk[0] for chunk in self._chunks),
+            work=StepWork(len(rows), int(count.sum()) - len(self._decodes), int(start.sum()), self._attended),
         )
         worker.flight.append(step)
         append_row, append_group, append_block = (_bytes(column) for column in self._append)

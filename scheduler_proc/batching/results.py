@@ -40,6 +40,8 @@ class ResultReader:
         at, tokens = self._tokens(step, result)
         logprobs = LogprobRows.read(result.logprobs, len(tokens)) if result.logprobs else None
         flight.popleft()
+        self._worker.model.learn(step.work, self._now - max(step.sent, self._worker.last_result))
+        self._worker.last_result = self._now
         times = StepTimes(result.device_ms / 1e3, result.host_ms / 1e3, self._now - step.sent)
         self._state.stats.steps += 1
         self._state.stats.step_times.append(times)
@@ -97,6 +99,9 @@ class ResultReader:
                 self._rows.flush(row)
                 chain = self._rows.at(row).chain
                 group.name_written(row, chain, int(self._rows.num_written[row]))
+        if self._worker.followers.any:
+            for row, length in zip(rows.tolist(), end.tolist(), strict=True):
+                self._worker.followers.written(row, length)
 
     def _take(self, rows: Ints, tokens: Int32s, logprobs: LogprobRows | None) -> None:
         """Drawn tokens [n] of `rows` [n] that still belong to the same choices."""
@@ -116,6 +121,8 @@ class ResultReader:
         )
         self._state.deltas.add_tokens(columns.client[rows], entries, starts)
         self._state.stats.generated_tokens += len(rows)
+        if self._state.order.counts_tokens:
+            self._state.order.served(columns.tenant[rows])
         for at in finish.nonzero()[0].tolist():
             choice = columns.at(int(rows[at]))
             end_choice(self._state, choice, FinishReason(int(finish[at])), self._now)

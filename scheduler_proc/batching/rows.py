@@ -47,6 +47,7 @@ class Rows:
 
         self.client: Ints = np.zeros(count, np.int64)
         self.request: Ints = np.zeros(count, np.int64)
+        self.tenant: Ints = np.zeros(count, np.int64)
         self.attempt: Int32s = np.zeros(count, np.int32)
         self.choice: Int32s = np.zeros(count, np.int32)
         self.fresh: NDArray[np.bool_] = np.zeros(count, np.bool_)  # no token of this choice was drawn yet
@@ -84,6 +85,7 @@ class Rows:
         self.keep[row] = np.iinfo(np.int64).max
         self.client[row] = request.client_number
         self.request[row] = request.number
+        self.tenant[row] = request.tenant
         self.attempt[row] = request.attempt
         self.choice[row] = choice.index
         self.fresh[row] = choice.fresh

@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 from ...protocol.lifecycle import KVGroup
 from ..core.request import Choice
 from ..memory.kv_cache import KVCache
+from .followers import Followers
 from .rows import Ints, Rows
+from .step_model import StepModel, StepWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,7 @@ class Step:
     sampled: Ints  # [S] indexes into the R columns
     sampled_rows: bytes  # int32 column of the S rows, as the result will name them
     chunk_rows: tuple[int, ...]  # rows that read part of a prompt
+    work: StepWork
 
 
 @dataclass(slots=True)
@@ -52,6 +55,9 @@ class Worker:
     num_released: int = 0  # rows freed ever
     refused: tuple[int, int] = (-1, -1)  # ticket the forecast refused, and num_released then
     late: dict[int, Choice] = field(default_factory=dict)  # by tenancy: preempted with tokens in flight
+    followers: Followers = field(default_factory=Followers)
+    model: StepModel = field(default_factory=StepModel)
+    last_result: float = 0.0  # when the newest result was applied
 
     @property
     def ready(self) -> bool:
@@ -82,11 +88,13 @@ class Worker:
         self.flight.clear()
         self.released.clear()
         self.late.clear()
+        self.followers.close()
         return lost
 
     def release(self, row: int) -> Choice:
         """Free a row and its blocks; the next plan tells the worker."""
         self.memory.release(row)
+        self.followers.lost(row)
         self.released.append(row)
         self.num_released += 1
         return self.rows.release(row)

@@ -98,7 +98,7 @@ def _submit(state: SchedulerState, client: Client, submit: Submit, now: float) -
         timeout=state.config.request_timeout,
         key=state.identity.digest_key,
     )
-    request.key = state.order.key(request)
+    state.order.arrive(request, state.reading_seconds(request.prompt_len))
     client.requests[request.number] = request
     state.stories.begin(request.name, request.story)
     detail = f"{request.prompt_len} prompt tokens, {state.waiting.num_choices} choices ahead"
@@ -106,7 +106,7 @@ def _submit(state: SchedulerState, client: Client, submit: Submit, now: float) -
     state.watch_deadline(request)
     _accept(state, request)
     if request.forks:
-        state.waiting.push(request.forks[0])
+        state.waiting.push(request.forks[0], now)
         _end_complete(state, request, now)
     else:
         close_request(state, request)

@@ -24,15 +24,15 @@ def end_choice(state: SchedulerState, choice: Choice, finish: FinishReason, now:
     request.story.note(now, "finished", f"choice {choice.index}: {finish.public}, {choice.num_output} tokens")
     if request.open:
         settle_hold(state, request)
-        _keep_forks_moving(state, request)
+        _keep_forks_moving(state, request, now)
     else:
         close_request(state, request)
 
 
-def _keep_forks_moving(state: SchedulerState, request: Request) -> None:
+def _keep_forks_moving(state: SchedulerState, request: Request, now: float) -> None:
     """The choice that was to read the prompt for the others is gone: the next one reads it."""
     if all(choice.state in (State.FORK, State.ENDED) for choice in request.choices):
-        state.waiting.push(request.forks[0])
+        state.waiting.push(request.forks[0], now)
 
 
 def close_request(state: SchedulerState, request: Request) -> None:
@@ -43,6 +43,7 @@ def close_request(state: SchedulerState, request: Request) -> None:
         del client.requests[request.number]
     state.stories.end(request.name, request.story)
     state.unwatch_deadline(request)
+    state.order.leave(request)
     request.choices = []  # they hold the request
 
 
@@ -76,7 +77,7 @@ def release_forks(state: SchedulerState, choice: Choice, now: float) -> None:
         request.hold, request.hold_worker = worker.memory.head(choice.row, shared), choice.worker
     for fork in forks:
         fork.chain = choice.chain.fork(request.prompt_len, fork.token_bytes)
-        state.waiting.push(fork)
+        state.waiting.push(fork, now)
     request.story.note(now, "forked", f"{len(forks)} choices share {shared} tokens")
 
 
@@ -101,18 +102,16 @@ def settle_hold(state: SchedulerState, request: Request) -> None:
         drop_hold(state, request)
 
 
-def preempt(state: SchedulerState, worker: Worker, row: int, now: float) -> None:
+def preempt(state: SchedulerState, worker: Worker, row: int, now: float, why: str) -> None:
     """Take a row from its choice, which will be computed again later from all its tokens."""
     pending = int(worker.rows.length[row] - worker.rows.num_known[row])
     choice = worker.release(row)
     choice.pending = pending
     if pending:
         worker.late[choice.tenancy] = choice
-    state.waiting.push(choice)
+    state.waiting.push(choice, now)
     state.stats.preemptions += 1
-    choice.request.story.note(
-        now, "preempted", f"choice {choice.index} at {choice.num_known} tokens: no blocks"
-    )
+    choice.request.story.note(now, "preempted", f"choice {choice.index} at {choice.num_known} tokens: {why}")
 
 
 def requeue(state: SchedulerState, worker: Worker, condition: str, now: float) -> None:
@@ -123,10 +122,12 @@ def requeue(state: SchedulerState, worker: Worker, condition: str, now: float) -
     for request in holders_at(state, worker):
         drop_hold(state, request)
     lost = worker.close(condition)
+    for choice in worker.followers.take_woken():
+        state.waiting.unpark(choice)
     state.stats.worker_resets += bool(lost)
     for choice in lost:
         choice.request.story.note(now, "worker lost", condition)
-        state.waiting.push(choice)
+        state.waiting.push(choice, now)
 
 
 def holders_at(state: SchedulerState, worker: Worker) -> list[Request]:

@@ -48,6 +48,7 @@ class Request:
     stops: tuple[int, ...]  # tokens that end a choice
     story: StoryLog
     key: float = 0.0  # place in the order
+    tenant: int = 0  # number of its user, under the order `fair`
     choices: list["Choice"] = field(default_factory=list)
     open: int = 0  # choices that have not ended
     num_cached: int = -1  # prompt tokens found in the prefix cache, -1 before the look-up
@@ -77,6 +78,7 @@ class Choice:
     chain: DigestChain = field(init=False)
     state: State = State.FORK
     ticket: int = -1  # place in the queue while WAITING
+    mark: tuple[float, dict[str, float]] = (0.0, {})  # when it was queued, see waiting.reasons
     worker: int = -1  # where it runs while RUNNING
     row: int = -1
     tenancy: int = 0  # names one stay in a row; steps in flight remember it

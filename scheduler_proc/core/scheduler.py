@@ -83,7 +83,7 @@ class Scheduler:
 
     def next_turn(self) -> float:
         """When a turn is due even if nothing happens; infinity when none is."""
-        return min(self.state.next_deadline(), self.state.clients.next_silence())
+        return min(self.state.next_deadline(), self.state.clients.next_silence(), self.state.gather_until)
 
     def engine_stats(self) -> EngineStats:
         """Gauges and counters at this moment."""

@@ -8,13 +8,14 @@ from ...protocol.base import Message
 from ...protocol.config import SchedulerConfig
 from ...protocol.lifecycle import ModelLimits
 from ...protocol.replies import SchedulerReply
-from ..batching.forecast import QueueForecast
 from ..batching.lengths import OutputLengths
-from ..batching.order import Order, make_order
-from ..batching.waiting import Waiting
 from ..batching.worker import Rank, Worker
 from ..clients.deltas import DeltaBook
 from ..clients.registry import Clients
+from ..waiting.forecast import QueueForecast
+from ..waiting.order import Order
+from ..waiting.orders import make_order
+from ..waiting.queue import Waiting
 from .commands import Command, Log, SendClient
 from .request import Request
 from .stats import Stats
@@ -35,15 +36,16 @@ class SchedulerState:
     config: SchedulerConfig
     identity: Identity
     order: Order
+    waiting: Waiting
     workers: list[Worker]
     clients: Clients = field(default_factory=Clients)
-    waiting: Waiting = field(default_factory=Waiting)
     lengths: OutputLengths = field(default_factory=OutputLengths)
     forecast: QueueForecast = field(default_factory=QueueForecast)
     deltas: DeltaBook = field(default_factory=DeltaBook)
     stories: Stories = field(default_factory=Stories)
     stats: Stats = field(default_factory=Stats)
     out: list[Command] = field(default_factory=list)
+    gather_until: float = float("inf")  # when the prompts collected so far are to start
     told_ready: bool = False  # what clients know
     serials: int = 0
     _deadlines: list[tuple[float, int]] = field(default_factory=list)  # a heap, with serials of requests
@@ -54,7 +56,18 @@ class SchedulerState:
         workers = [
             Worker(index, [Rank() for _ in range(config.group_size)]) for index in range(config.num_groups)
         ]
-        return cls(config, identity, make_order(config.scheduling_policy), workers)
+        order = make_order(config)
+        return cls(config, identity, order, Waiting(order), workers)
+
+    @property
+    def target_itl(self) -> float:
+        """Seconds that a step with decodes should not pass; 0: no target."""
+        return self.config.target_itl_ms / 1e3
+
+    def reading_seconds(self, num_tokens: int) -> float:
+        """How long the reading of a prompt takes by itself, 0 while no step has been seen."""
+        known = [worker for worker in self.workers if worker.ready and worker.model.count]
+        return min((worker.model.reading(num_tokens, worker.budget) for worker in known), default=0.0)
 
     def send(self, client: bytes, message: SchedulerReply) -> None:
         self.out.append(SendClient(client, message))

@@ -76,7 +76,8 @@ def _validate_request(state: SchedulerState, request: Request) -> None:
 
 def _validate_waiting(state: SchedulerState, requests: list[Request]) -> None:
     waiting = state.waiting
-    queued = waiting.choices()
+    parked = [choice for worker in state.workers for choice in worker.followers.choices()]
+    queued = waiting.choices() + parked
     expected = [choice for request in requests for choice in request.choices if choice.state is State.WAITING]
     _require(
         len(queued) == len(expected) == waiting.num_choices, f"{len(queued)} queued, {len(expected)} wait"

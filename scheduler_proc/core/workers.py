@@ -95,6 +95,7 @@ def on_gone(state: SchedulerState, index: int, number: int, now: float) -> None:
 
 def plan_steps(state: SchedulerState, now: float) -> None:
     """Send each worker the plans it may have in flight."""
+    state.gather_until = float("inf")
     for worker in state.workers:
         while (plan := Planner(state, worker, now).plan()) is not None:
             for number, rank in enumerate(worker.ranks):

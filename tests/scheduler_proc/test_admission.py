@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from octavo.protocol.ids import FinishReason
 from octavo.scheduler_proc.batching.admission import peak_blocks
-from octavo.scheduler_proc.batching.forecast import QueueForecast
 from octavo.scheduler_proc.batching.lengths import OutputLengths
+from octavo.scheduler_proc.waiting.forecast import QueueForecast
 
 from .world import World, make_scheduler
 

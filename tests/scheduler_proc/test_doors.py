@@ -212,7 +212,7 @@ def test_a_story_names_what_a_request_waited_for() -> None:
     blocks = make_scheduler(num_blocks=9, groups=1)
     for world in (rows, budget, blocks):
         for seed in (1, 2):
-            world.submit(range(2, 14), max_tokens=12, ignore_eos=True, seed=seed)
+            world.submit(range(2 + seed, 14 + seed), max_tokens=12, ignore_eos=True, seed=seed)
         world.turn()
         world.run()
     assert waits(rows, "req-1") == {"for a row"}

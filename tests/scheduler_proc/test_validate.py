@@ -48,7 +48,7 @@ def _swap_rows(state: SchedulerState) -> None:
 
 
 def _lose_queued(state: SchedulerState) -> None:
-    head = state.waiting.head()
+    head = state.waiting.head(0.0)
     assert head is not None
     head.state = State.ENDED
 

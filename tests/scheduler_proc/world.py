@@ -163,6 +163,7 @@ class World:
         priority: int = 0,
         age_ms: float = 0.0,
         salt: str = "",
+        user: str = "",
         **params: object,
     ) -> Sent:
         number = len(self.sent) if number is None else number
@@ -177,6 +178,7 @@ class World:
             priority=priority,
             age_ms=age_ms,
             cache_salt=salt,
+            user=user,
             delivered=tuple(pack_i32(tokens) for tokens in delivered),
             ended=tuple(ended),
         )
@@ -221,6 +223,8 @@ class World:
         for _ in range(most):
             self.turn()
             if not self.plans and not self.other_plans:
+                if self.core.state.gather_until < float("inf"):
+                    continue
                 break
             self.step()
         else:

@@ -8,7 +8,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ....protocol.errors import AuthenticationError
 from ..responses.errors import error_response
 
+_KEY = "octavo.key"
 _OPEN = frozenset({"/health", "/health/live"})
+
+
+def key_name(scope: Scope) -> str:
+    """Which of several API keys a request brought, as `key-1` for the first; empty when there is one or none."""
+    name: str = scope.get(_KEY, "")
+    return name
 
 
 class KeyLayer:
@@ -27,9 +34,14 @@ class KeyLayer:
         await self._app(scope, receive, send)
 
     def _admits(self, scope: Scope) -> bool:
+        """Whether the request brings a key; from now on `key_name` tells which."""
         header = next((bytes(value) for name, value in scope["headers"] if name == b"authorization"), b"")
         scheme, _, given = header.partition(b" ")
         given = given.strip()
         # Bytes, as the header brought them, and every key: the time must tell nothing about a key.
         matches = [hmac.compare_digest(given, key) for key in self._keys]
-        return scheme.lower() == b"bearer" and any(matches)
+        if scheme.lower() != b"bearer" or not any(matches):
+            return False
+        if len(matches) > 1:
+            scope[_KEY] = f"key-{matches.index(True) + 1}"
+        return True

@@ -12,6 +12,7 @@ from ....protocol.validation import check_prompt
 from ..body import read_json_body
 from ..generation.job import Job
 from ..middleware.access import arrival, name_request, request_name, usable_name
+from ..middleware.keys import key_name
 from ..requests.decode import BodyDecoder
 from ..requests.fields import Endpoint
 from ..requests.sampling import GenerationRequest
@@ -73,7 +74,7 @@ def make_jobs(
             params=params,
             arrived=arrival(request.scope),
             priority=body.priority or 0,
-            user=body.user or "",
+            user=key_name(request.scope) or body.user or "",
             cache_salt=body.cache_salt or "",
             echo=echoes[index] if echoes else "",
         )

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from octavo.protocol.requests import Submit
 from octavo.tests.support.http_frontend import HttpFrontend, http_frontend
 
 KEY, OTHER = "k\u00e9y", "second"
@@ -66,3 +67,12 @@ def test_pages_of_allowed_origins_may_ask(guarded: HttpFrontend) -> None:
 def test_no_origin_is_allowed_by_default(frontend: HttpFrontend) -> None:
     answer = frontend.http.get("/v1/models", headers={"origin": "http://page.example"})
     assert "access-control-allow-origin" not in answer.headers
+
+
+def test_with_several_keys_shares_are_counted_by_key(guarded: HttpFrontend, frontend: HttpFrontend) -> None:
+    for server, key, user in ((guarded, OTHER, "key-2"), (guarded, KEY, "key-1"), (frontend, "", "alice")):
+        headers = {b"authorization": f"Bearer {key}".encode()}
+        body = {"prompt": "a", "user": "alice"}
+        assert server.http.post("/v1/completions", json=body, headers=headers).status_code == 200  # type: ignore[arg-type]
+        submits = [seen for seen in server.scheduler.seen if isinstance(seen, Submit)]
+        assert submits[-1].user == user

@@ -13,7 +13,7 @@ _OPEN = frozenset({"/health", "/health/live"})
 
 
 def key_name(scope: Scope) -> str:
-    """Which of several API keys a request brought, as `key-1` for the first; empty when there is one or none."""
+    """Which of several API keys a request brought, `key-1` the first; empty where there is one or none."""
     name: str = scope.get(_KEY, "")
     return name
 

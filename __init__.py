@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .frontend.engine.llm_engine import LLMEngine
     from .frontend.engine.outputs import CompletionOutput, Logprob, RequestOutput
     from .protocol.sampling import RequestOutputKind, SamplingParams
+    from .protocol.structured import StructuredOutputsParams
 
 __version__ = "0.1.0"
 
@@ -24,6 +25,7 @@ _HOME_OF = {
     "AsyncEngineArgs": ".frontend.engine.args",
     "SamplingParams": ".protocol.sampling",
     "RequestOutputKind": ".protocol.sampling",
+    "StructuredOutputsParams": ".protocol.structured",
     "RequestOutput": ".frontend.engine.outputs",
     "CompletionOutput": ".frontend.engine.outputs",
     "Logprob": ".frontend.engine.outputs",
@@ -40,6 +42,7 @@ __all__ = [
     "RequestOutput",
     "RequestOutputKind",
     "SamplingParams",
+    "StructuredOutputsParams",
     "__version__",
 ]
 

@@ -53,6 +53,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     device_index: int = 0
     model_path: str  # local folder
     vocab_size: int
+    tokenizer_path: str = ""  # a tokenizer.json, for grammars; empty: there is none
     eos_token_ids: tuple[int, ...]  # held back by min_tokens
     load_format: str = "auto"  # "auto", "safetensors" or "dummy"
     dtype: str = "auto"  # "auto", "float32", "bfloat16" or "float16"

@@ -7,6 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from .errors import InvalidRequestError
+from .structured import StructuredOutputsParams
 
 T = TypeVar("T")
 
@@ -76,6 +77,7 @@ class SamplingParams(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_un
     logit_bias: dict[int, float] | None = None  # added to the logits of these tokens, clamped to [-100, 100]
     allowed_token_ids: list[int] | None = None  # no other token may be chosen
     bad_words: list[str] | None = None  # words that must not be generated
+    structured_outputs: StructuredOutputsParams | None = None  # a grammar that the output obeys
     logprobs: int | None = None  # how many most likely tokens to report beside the chosen one
     detokenize: bool = True  # False: outputs hold token ids and an empty text
     skip_special_tokens: bool = True  # leave special tokens out of the text
@@ -111,6 +113,10 @@ class SamplingParams(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_un
         _check_ids("stop_token_ids", self.stop_token_ids)
         _check_ids("allowed_token_ids", self.allowed_token_ids)
         _check_bias(self.logit_bias)
+        if isinstance(self.structured_outputs, StructuredOutputsParams):
+            self.structured_outputs.validate()
+        elif self.structured_outputs is not None:
+            raise _wrong("structured_outputs", self.structured_outputs, "a StructuredOutputsParams")
         self._check_conflicts()
 
     def _check_conflicts(self) -> None:

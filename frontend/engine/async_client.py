@@ -13,6 +13,7 @@ from ..text import Tokenizer
 from .client_core import ClientCore
 from .link import Link
 from .stream import ChoiceUpdate, Stream
+from .structured import GrammarCompiler
 
 _BEAT_SECONDS = 1.0
 _QUERY_SECONDS = 5.0
@@ -43,6 +44,7 @@ class AsyncClient:
         self._for_ready: list[asyncio.Future[None]] = []
         self._queries: dict[int, asyncio.Future[None]] = {}
         self._tokens = itertools.count(1)
+        self._grammars = GrammarCompiler()
         self._pumping = False  # the loop has been told to pump
 
     def connect(self, endpoint: str) -> None:
@@ -77,6 +79,14 @@ class AsyncClient:
                     await waiter
         except TimeoutError:
             raise EngineUnavailableError(f"the engine is not ready: {self.core.reason}") from None
+
+    async def compile_grammar(self, params: SamplingParams) -> None:
+        """Compile the grammar that the parameters ask for, if any, while the event loop goes on.
+
+        To be awaited before `submit`, which takes it from there. Raises InvalidRequestError for one that cannot
+        be compiled.
+        """
+        await self._grammars.check(params)
 
     def submit(
         self,
@@ -154,6 +164,7 @@ class AsyncClient:
 
         May be called twice, and after the event loop was closed.
         """
+        self._grammars.close()
         failed = self.core.disconnected(reason, fatal=True)
         link, self._link = self._link, None
         if link is None or self._loop is None:

@@ -192,7 +192,9 @@ class AsyncLLMEngine:
         try:
             async with asyncio.timeout(params.timeout):
                 encoded = await self._encode(prompt)
-                return await self._ready_client(), encoded
+                client = await self._ready_client()
+                await client.compile_grammar(params)
+                return client, encoded
         except TimeoutError:
             raise RequestTimeoutError(
                 f"the request's timeout of {params.timeout:g} s passed before it could start"

@@ -37,6 +37,7 @@ from ..text import Tokenizer
 from .bad_words import bad_word_columns
 from .logprobs import TokenLogprobs, split_logprobs
 from .stream import Stream
+from .structured import check_structured_outputs
 
 _FINISH = tuple(FinishReason)
 _MAX_NAME = 256  # characters of a request's name on the wire
@@ -82,10 +83,11 @@ class ClientCore:
         """Requests that have not ended."""
         return len(self._streams)
 
-    def check(self, prompt_ids: Sequence[int], params: SamplingParams) -> None:
-        """Raises InvalidRequestError for a request the scheduler would refuse.
+    def check(self, prompt_ids: Sequence[int], params: SamplingParams) -> SamplingParams:
+        """The parameters as they are sent.
 
-        Raises EngineUnavailableError or EngineDeadError when no generation could run.
+        Raises InvalidRequestError for a request the scheduler or a worker would refuse, EngineUnavailableError
+        or EngineDeadError when no generation could run. A grammar that was not compiled lately takes time.
         """
         limits = self._require_limits()
         check_prompt(limits, len(prompt_ids), min(prompt_ids, default=0), max(prompt_ids, default=0))
@@ -93,6 +95,11 @@ class ClientCore:
         for field in ("bad_words", "stop"):
             if self.tokenizer is None and getattr(params, field):
                 raise InvalidRequestError(f"{field} needs a tokenizer, and the model has none", param=field)
+        if params.structured_outputs is not None and not limits.eos_token_ids:
+            raise InvalidRequestError(
+                "structured_outputs needs a model with an end token", param="structured_outputs"
+            )
+        return check_structured_outputs(params)
 
     def submit(
         self,
@@ -110,7 +117,7 @@ class ClientCore:
 
         Both times are of `time.monotonic`. Time limits count from the arrival.
         """
-        self.check(prompt_ids, params)
+        params = self.check(prompt_ids, params)
         ids = prompt_ids if isinstance(prompt_ids, list) else list(prompt_ids)
         arrival = now if arrival is None else arrival
         submit = Submit(

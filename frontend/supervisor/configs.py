@@ -7,6 +7,7 @@ from ...protocol.config import SchedulerConfig, WorkerConfig, save_config
 from ...protocol.lifeline import Lifeline
 from ..engine.args import EngineArgs
 from ..engine.resolve import ResolvedModel
+from ..text.conversion import tokenizer_file
 from .children import ChildSpec
 from .run_dir import RunDir
 
@@ -86,6 +87,7 @@ def _worker_config(
         device=_device(args.device),
         model_path=str(model.path),
         vocab_size=model.vocab_size,
+        tokenizer_path=str(tokenizer_file(model.tokenizer_path) or ""),
         eos_token_ids=model.eos_token_ids,
         load_format=args.load_format,
         dtype=args.dtype,

@@ -22,6 +22,16 @@ _SOURCES = (
 _SETTINGS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "config.json")
 
 
+def tokenizer_file(model_dir: Path) -> Path | None:
+    """The folder's `tokenizer.json`, or where it will be once older files were converted; None without any."""
+    path = model_dir / "tokenizer.json"
+    if path.is_file():
+        return path
+    if not any((model_dir / name).is_file() for name in _SOURCES):
+        return None
+    return _target(model_dir, default_cache_dir()) / path.name
+
+
 def converted_folder(model_dir: Path, cache_dir: Path | None = None) -> Path:
     """A folder with a `tokenizer.json` made from `model_dir`'s older tokenizer files.
 
@@ -33,8 +43,11 @@ def converted_folder(model_dir: Path, cache_dir: Path | None = None) -> Path:
             f"{model_dir} holds no tokenizer: neither tokenizer.json nor one of {', '.join(_SOURCES)}"
         )
     home = default_cache_dir() if cache_dir is None else cache_dir
-    folder = home / "tokenizers" / _digest(model_dir)
-    return build_folder_once(folder, lambda staging: _convert_in_child(model_dir, staging))
+    return build_folder_once(_target(model_dir, home), lambda staging: _convert_in_child(model_dir, staging))
+
+
+def _target(model_dir: Path, cache_dir: Path) -> Path:
+    return cache_dir / "tokenizers" / _digest(model_dir)
 
 
 def _digest(model_dir: Path) -> str:

@@ -8,13 +8,14 @@ from .attention import AttentionPlan, attend, plan_attention
 from .linear import PackedLinear, embed, linear, pack_linear
 from .norm import add_rms_norm, rms_norm
 from .rope import RopeRows, apply_rope, gather_rope
-from .sampling import draw_greedy, draw_inverse_cdf, sample
+from .sampling import apply_bitmask, draw_greedy, draw_inverse_cdf, sample
 
 __all__ = [
     "AttentionPlan",
     "PackedLinear",
     "RopeRows",
     "add_rms_norm",
+    "apply_bitmask",
     "apply_rope",
     "attend",
     "draw_greedy",

@@ -10,6 +10,21 @@ from ..reference import NO_TOKEN, SamplingColumns, apply_rules, draw_uniform, fi
 _BLOCK = 256
 
 
+def apply_bitmask(logits: Tensor, lines: Tensor, mask: Tensor) -> None:
+    """Removes the tokens whose bit is 0, in place.
+
+    Args:
+        logits: [R, vocab] float32.
+        lines: [G] int64, the line of logits that each line of the mask is for; none twice.
+        mask: [G, ceil(vocab / 32)] int32; bit i of word w is that of token 32 * w + i.
+    """
+    words = mask.numpy().view(np.uint8)
+    bits = np.unpackbits(words, axis=1, count=logits.shape[1], bitorder="little")
+    removed = torch.from_numpy(bits).logical_not_()
+    for line, row in zip(lines.tolist(), removed.view(torch.bool), strict=True):
+        logits[line].masked_fill_(row, float("-inf"))
+
+
 def sample(
     logits: Tensor, rows: Tensor, positions: Tensor, columns: SamplingColumns, *, greedy: NDArray[np.bool_]
 ) -> Tensor:

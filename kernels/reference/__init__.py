@@ -12,6 +12,7 @@ from .layers.gemv import gemv
 from .layers.kv_cache import write_kv
 from .layers.norm import add_rms_norm, rms_norm
 from .layers.rope import apply_rope, rope_and_write_kv
+from .sampling.bitmask import apply_bitmask
 from .sampling.draw import NO_TOKEN, draw_greedy, draw_gumbel, draw_inverse_cdf, draw_tokens
 from .sampling.filters import apply_min_p, apply_top_k, apply_top_p, find_threshold
 from .sampling.logprobs import Logprobs, compute_logprobs
@@ -46,6 +47,7 @@ __all__ = [
     "add_logit_bias",
     "add_rms_norm",
     "allow_only",
+    "apply_bitmask",
     "apply_diff",
     "apply_min_p",
     "apply_penalties",

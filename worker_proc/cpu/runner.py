@@ -14,7 +14,7 @@ from ..sampling import Drawn, Sampler
 from .attention import CpuAttention
 
 _NO_TOKEN = "the model gave no usable logits: NaN, infinity, or every token ruled out"
-_NOTHING = Drawn(np.zeros(0, np.int64), None)
+_NOTHING = Drawn(np.zeros(0, np.int64), None, {})
 
 
 class CpuRunner(ImmediateRunner):
@@ -29,7 +29,9 @@ class CpuRunner(ImmediateRunner):
         self._model = model
         self._attention = attention
         self._table = RowTable(config.max_num_seqs, config.max_model_len, self.kv_groups)
-        self._sampler = Sampler(self._table, self.vocab_size, config.eos_token_ids)
+        self._sampler = Sampler(
+            self._table, self.vocab_size, config.eos_token_ids, tokenizer_path=config.tokenizer_path
+        )
 
     def forget(self) -> None:
         for row in self._table.taken():
@@ -51,7 +53,7 @@ class CpuRunner(ImmediateRunner):
             tokens=drawn.tokens[usable].astype(np.int32),
             device_ms=(time.perf_counter() - began) * 1e3,
             logprobs=drawn.logprobs,
-            errors=tuple(RowError(row, _NO_TOKEN) for row in rows[~usable].tolist()),
+            errors=tuple(RowError(row, drawn.errors.get(row, _NO_TOKEN)) for row in rows[~usable].tolist()),
         )
 
     def _apply(self, plan: StepPlan) -> None:

@@ -42,6 +42,7 @@ class Generation:
         """Submit all jobs and wait until each is in the queue. Raises OctavoError; then none is left."""
         try:
             for job in self._jobs:
+                await self._engine.compile_grammar(job.params)
                 self._streams.append(self._submit(job))
             for stream in self._streams:
                 await self._engine.accepted(stream)

@@ -1,5 +1,6 @@
 """From logits to tokens: every sampling rule in its one order.
 
+    grammar                                          by the caller, who has the mask: `apply_bitmask`
     allowed ids, bias, banned ids, banned words      what the request rules in or out
     repetition, frequency, presence penalty          what it has said already
     temperature                                      or behind the filters, with temperature_last

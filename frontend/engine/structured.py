@@ -1,0 +1,94 @@
+"""Grammars are compiled here before they are sent, so that one that cannot be is refused at the door."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+
+import msgspec
+
+from ...protocol.errors import InvalidRequestError
+from ...protocol.sampling import SamplingParams
+from ...protocol.structured import MAX_GRAMMAR_LENGTH, StructuredOutputsParams
+
+_COMPILE_SECONDS = 2.0
+_FIELD = "structured_outputs"
+
+
+def check_structured_outputs(params: SamplingParams) -> SamplingParams:
+    """The parameters as they are sent; they share all but the grammar, which is Lark's then.
+
+    Raises InvalidRequestError for what cannot be compiled. A text that was compiled lately costs nothing.
+    """
+    wanted = params.structured_outputs
+    if wanted is None:
+        return params
+    if wanted.grammar is not None and "::=" in wanted.grammar:
+        wanted = _from_gbnf(wanted)
+        params = msgspec.structs.replace(params, structured_outputs=wanted)
+    problem = _compile(wanted.to_llguidance(), wanted.lexer_fuel)
+    if problem:
+        raise InvalidRequestError(f"{_FIELD} cannot be compiled: {problem}", param=_FIELD)
+    return params
+
+
+class GrammarCompiler:
+    """Compiles on a thread of its own, for a program whose event loop must go on."""
+
+    def __init__(self, check: Callable[[SamplingParams], SamplingParams] = check_structured_outputs) -> None:
+        self._check = check
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="octavo-grammar")
+
+    async def check(self, params: SamplingParams) -> SamplingParams:
+        """As `check_structured_outputs`. Raises InvalidRequestError for a grammar that takes too long, too."""
+        if params.structured_outputs is None:
+            return params
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(_COMPILE_SECONDS):
+                return await loop.run_in_executor(self._thread, self._check, params)
+        except TimeoutError:
+            raise InvalidRequestError(
+                f"{_FIELD} takes longer than {_COMPILE_SECONDS:g} s to compile: make it smaller", param=_FIELD
+            ) from None
+
+    def close(self) -> None:
+        """Let the thread end; a compilation that waits for it does not run."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+@lru_cache(maxsize=64)
+def _compile(grammar: str, lexer_fuel: int) -> str:
+    """What is wrong with a grammar in one line, empty when nothing is."""
+    from llguidance import LLMatcher, LLParserLimits, LLTokenizer
+
+    limits = LLParserLimits(initial_lexer_fuel=lexer_fuel)
+    failed, messages = LLMatcher.validate_grammar_with_warnings(grammar, limits=limits)
+    if failed:
+        return _first_line(messages[0])
+    if any("no tokenizer" in message for message in messages):
+        return ""  # it names special tokens, which only the model's tokenizer has
+    # The limits of compiling are met at the first mask. Bytes as tokens will do for that, and cost nothing.
+    matcher = LLMatcher(LLTokenizer("byte"), grammar, log_level=0, limits=limits)
+    if not matcher.is_error():
+        matcher.compute_bitmask()
+    return _first_line(matcher.get_error())
+
+
+def _first_line(message: str) -> str:
+    lines = [line.strip() for line in message.splitlines()]
+    told = [line for line in lines if line.startswith("error:")]
+    return " ".join(line for line in (*lines[:1], *told[:1]) if line)[:500]
+
+
+def _from_gbnf(wanted: StructuredOutputsParams) -> StructuredOutputsParams:
+    from llguidance.gbnf_to_lark import any_to_lark
+
+    try:
+        lark = any_to_lark(wanted.grammar or "")
+    except Exception as error:  # the converter raises plain Exception, whatever is wrong with the text
+        problem = _first_line(str(error))
+        raise InvalidRequestError(f"{_FIELD} cannot be compiled: {problem}", param=_FIELD) from error
+    if len(lark) > 2 * MAX_GRAMMAR_LENGTH:
+        raise InvalidRequestError(f"{_FIELD} is too long in Lark's syntax", param=_FIELD)
+    return StructuredOutputsParams(grammar=lark)

@@ -56,7 +56,9 @@ class StructuredOutputsParams(msgspec.Struct, kw_only=True, omit_defaults=True, 
         """Check every field; raises InvalidRequestError."""
         given = [name for name in _KINDS if getattr(self, name) not in (None, False)]
         if len(given) != 1:
-            raise _wrong(f"exactly one of {', '.join(_KINDS)} must be given, got {' and '.join(given) or 'none'}")
+            raise _wrong(
+                f"exactly one of {', '.join(_KINDS)} must be given, got {' and '.join(given) or 'none'}"
+            )
         for name in _OPTIONS:
             if not isinstance(getattr(self, name), bool):
                 raise _wrong(f"{name} must be true or false, got {getattr(self, name)!r}")

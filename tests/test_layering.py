@@ -206,6 +206,7 @@ def test_the_root_names_the_public_api() -> None:
         "RequestOutput",
         "RequestOutputKind",
         "SamplingParams",
+        "StructuredOutputsParams",
         "__version__",
     }
     for name in octavo.__all__:

@@ -35,8 +35,14 @@ def check_structured_outputs(params: SamplingParams) -> SamplingParams:
 class GrammarCompiler:
     """Compiles on a thread of its own, for a program whose event loop must go on."""
 
-    def __init__(self, check: Callable[[SamplingParams], SamplingParams] = check_structured_outputs) -> None:
+    def __init__(
+        self,
+        check: Callable[[SamplingParams], SamplingParams] = check_structured_outputs,
+        *,
+        seconds: float = _COMPILE_SECONDS,
+    ) -> None:
         self._check = check
+        self._seconds = seconds
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="octavo-grammar")
 
     async def check(self, params: SamplingParams) -> SamplingParams:
@@ -45,11 +51,11 @@ class GrammarCompiler:
             return params
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(_COMPILE_SECONDS):
+            async with asyncio.timeout(self._seconds):
                 return await loop.run_in_executor(self._thread, self._check, params)
         except TimeoutError:
             raise InvalidRequestError(
-                f"{_FIELD} takes longer than {_COMPILE_SECONDS:g} s to compile: make it smaller", param=_FIELD
+                f"{_FIELD} takes longer than {self._seconds:g} s to compile: make it smaller", param=_FIELD
             ) from None
 
     def close(self) -> None:

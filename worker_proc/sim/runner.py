@@ -96,6 +96,13 @@ class SimRunner(ImmediateRunner):
         every = self._options.error_row_every
         failed = numbers % every == 0 if every else np.zeros(len(rows), np.bool_)
         errors = tuple(RowError(row, "the simulated device failed this row") for row in rows[failed].tolist())
+        guided = np.array(
+            [self._params[row].structured_outputs is not None for row in rows.tolist()], np.bool_
+        )
+        if guided.any():
+            reason = "the simulated device has no model to hold to structured_outputs"
+            errors += tuple(RowError(row, reason) for row in rows[guided & ~failed].tolist())
+            failed |= guided
         rows, tokens = rows[~failed], tokens[~failed]
         writer = LogprobWriter()
         for row, token in zip(rows.tolist(), tokens.tolist(), strict=True):

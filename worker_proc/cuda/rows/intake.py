@@ -70,6 +70,8 @@ class Intake:
 
     def _add(self, new: NewRow) -> None:
         row, staging, columns = new.row, self._staging, self._columns
+        if new.params.structured_outputs is not None:
+            self.faults[row] = "structured_outputs are not supported on CUDA yet"
         try:
             lists = self._lists.add(new, staging)
         except RowFaultError as error:

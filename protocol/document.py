@@ -145,7 +145,7 @@ _WIRE_NAMES: dict[object, str] = {
     bytes: "bin",
     bool: "bool",
     type(None): "nil",
-    object: "any",
+    typing.Any: "any",
 }
 
 

@@ -36,7 +36,7 @@ class StructuredOutputsParams(msgspec.Struct, kw_only=True, omit_defaults=True, 
     Whether a schema, a regular expression or a grammar can be compiled is seen when the request is made.
     """
 
-    json: str | dict[str, object] | None = None  # JSON schema, an object or its text; text after construction
+    json: str | dict[str, Any] | None = None  # JSON schema, an object or its text; text after construction
     json_object: bool | None = None  # true: any JSON object
     regex: str | None = None  # the whole output matches; Rust's syntax, without look-around
     choice: list[str] | None = None  # the output is one of these
@@ -123,14 +123,14 @@ def _closed(schema: Any) -> Any:
     return closed
 
 
-def _dump(schema: dict[str, object]) -> str:
+def _dump(schema: dict[str, Any]) -> str:
     try:
         return json.dumps(schema)
     except (TypeError, ValueError, RecursionError) as error:
         raise _wrong(f"json must be a JSON schema: {error}") from error
 
 
-def _load(schema: str) -> dict[str, object]:
+def _load(schema: str) -> dict[str, Any]:
     try:
         loaded = json.loads(schema)
     except (ValueError, RecursionError) as error:

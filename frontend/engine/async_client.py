@@ -83,8 +83,8 @@ class AsyncClient:
     async def compile_grammar(self, params: SamplingParams) -> None:
         """Compile the grammar that the parameters ask for, if any, while the event loop goes on.
 
-        To be awaited before `submit`, which takes it from there. Raises InvalidRequestError for one that cannot
-        be compiled.
+        To be awaited before `submit`, which takes it from there. Raises InvalidRequestError for one that
+        cannot be compiled.
         """
         await self._grammars.check(params)
 

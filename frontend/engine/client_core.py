@@ -86,8 +86,9 @@ class ClientCore:
     def check(self, prompt_ids: Sequence[int], params: SamplingParams) -> SamplingParams:
         """The parameters as they are sent.
 
-        Raises InvalidRequestError for a request the scheduler or a worker would refuse, EngineUnavailableError
-        or EngineDeadError when no generation could run. A grammar that was not compiled lately takes time.
+        Raises InvalidRequestError for a request the scheduler or a worker would refuse,
+        EngineUnavailableError or EngineDeadError when no generation could run. A grammar that was not
+        compiled lately takes time.
         """
         limits = self._require_limits()
         check_prompt(limits, len(prompt_ids), min(prompt_ids, default=0), max(prompt_ids, default=0))

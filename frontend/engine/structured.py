@@ -46,7 +46,7 @@ class GrammarCompiler:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="octavo-grammar")
 
     async def check(self, params: SamplingParams) -> SamplingParams:
-        """As `check_structured_outputs`. Raises InvalidRequestError for a grammar that takes too long, too."""
+        """As `check_structured_outputs`. A grammar that takes too long is refused, too."""
         if params.structured_outputs is None:
             return params
         loop = asyncio.get_running_loop()

@@ -23,7 +23,7 @@ _SETTINGS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.j
 
 
 def tokenizer_file(model_dir: Path) -> Path | None:
-    """The folder's `tokenizer.json`, or where it will be once older files were converted; None without any."""
+    """The folder's `tokenizer.json`, or where it will be once older files are converted; None without."""
     path = model_dir / "tokenizer.json"
     if path.is_file():
         return path

@@ -50,7 +50,7 @@ class Guides:
     def fill(self, row: int, mask: NDArray[np.int32]) -> bool:
         """Write which tokens the row may draw next, a bit each; True when only its end is left.
 
-        Waits for the row's matcher. `mask` is [num_words], contiguous. Raises GuideError when there is no mask.
+        Waits for the row's matcher. `mask` is [num_words], contiguous. Raises GuideError when there is none.
         """
         matcher = self._rows[row].result()
         if not matcher.is_error():

@@ -37,7 +37,6 @@ _GENERATION_FEATURES: _Features = {
     "use_beam_search": (False,),
     "length_penalty": (1.0,),
     "prompt_logprobs": (),
-    "structured_outputs": (),
     "guided_json": (),
     "guided_regex": (),
     "guided_choice": (),

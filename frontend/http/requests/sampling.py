@@ -7,6 +7,7 @@ import msgspec
 
 from ....protocol.errors import InvalidRequestError
 from ....protocol.sampling import RequestOutputKind, SamplingParams
+from ....protocol.structured import StructuredOutputsParams
 
 
 class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
@@ -38,6 +39,7 @@ class GenerationRequest(msgspec.Struct, kw_only=True):
     logit_bias: dict[int, float] | None = None
     allowed_token_ids: list[int] | None = None
     bad_words: list[str] | None = None
+    structured_outputs: StructuredOutputsParams | None = None
     skip_special_tokens: bool | None = None
     spaces_between_special_tokens: bool | None = None
     include_stop_str_in_output: bool | None = None

@@ -25,8 +25,8 @@ _GRAMMAR_FUEL = 5_000
 _FUEL = 1_000_000
 _KINDS = ("json", "json_object", "regex", "choice", "grammar")
 _OPTIONS = ("disable_any_whitespace", "disable_additional_properties")
-# Unbounded whitespace is a trap for small models, which can go on with it forever.
-_WHITESPACE = r"[\x20\x0A\x0D\x09]{1,40}"
+# A space, or one new line and what indents it: small models go on forever with whitespace that is unbounded.
+_WHITESPACE = r"\x20|\r?\n[\x20\t]{0,32}"
 
 
 class StructuredOutputsParams(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -42,7 +42,7 @@ def load_model(config: WorkerConfig, phases: StartPhases, *, device: torch.devic
     if any(tensor.name == _HEAD for path in files for tensor in read_header(path)):
         # A head that is stored is used, also where config.json says that it is tied: some are not.
         model_config = replace(model_config, tied_head=False)
-    params = Parameters(dtype, device)
+    params = Parameters(dtype, device, wide_norms=model_config.norm_offset != 0.0)
     decoder = Decoder(model_config, params)
     if files:
         load_weights(files, params.slots, on_progress=phases.report)

@@ -115,7 +115,8 @@ def _max_model_len(args: EngineArgs, config: dict[str, Any]) -> int:
             raise ModelError("the model's config.json names no max_position_embeddings; give max_model_len")
         return args.max_model_len
     scaling = config.get("rope_parameters") or config.get("rope_scaling")
-    if isinstance(scaling, dict):
+    # Gemma 3 gives the number behind scaling.
+    if isinstance(scaling, dict) and not str(config.get("model_type")).startswith("gemma3"):
         longest = _stretched(longest, scaling)
     if args.max_model_len is None:
         return longest

@@ -3,7 +3,7 @@
 Each equals `octavo.kernels.reference` up to rounding; what is not here runs in the reference form.
 """
 
-from .activation import silu_mul
+from .activation import gelu_tanh_mul, silu_mul
 from .attention import AttentionPlan, attend, plan_attention
 from .linear import PackedLinear, embed, linear, pack_linear
 from .norm import add_rms_norm, rms_norm
@@ -22,6 +22,7 @@ __all__ = [
     "draw_inverse_cdf",
     "embed",
     "gather_rope",
+    "gelu_tanh_mul",
     "linear",
     "pack_linear",
     "plan_attention",

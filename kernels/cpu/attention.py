@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from .softcap import capped_attention
+
 # A batch of its own costs about as much as gathering so many slots more.
 _BATCH_COST = 400
 # Queries of one chunk attended at once: bounds the mask to this many times the context length.
@@ -91,54 +93,67 @@ def plan_attention(
     return AttentionPlan(decodes, prompts, slots)
 
 
-def attend(q: Tensor, kv: Tensor, cache: Tensor, plan: AttentionPlan, scale: float) -> Tensor:
+def attend(
+    q: Tensor, kv: Tensor, cache: Tensor, plan: AttentionPlan, scale: float, softcap: float = 0.0
+) -> Tensor:
     """Write a step's keys and values to the cache and attend; returns [num_tokens, num_heads * head_dim].
 
     Args:
         q: [num_tokens, num_heads, head_dim], rotated.
         kv: [num_tokens, 2, num_kv_heads, head_dim], keys rotated.
         cache: [num_slots, 2, num_kv_heads, head_dim] of the layer, written in place.
+        softcap: scores are `softcap * tanh(scores / softcap)` unless it is 0.
     """
     cache.index_copy_(0, plan.slots, kv)
     if len(plan.decodes) == 1 and plan.decodes[0].queries is None:
-        return _attend_decodes(q, cache, plan.decodes[0], scale)
+        return _attend_decodes(q, cache, plan.decodes[0], scale, softcap)
     out = q.new_empty(q.shape[0], q.shape[1] * q.shape[2])
     for batch in plan.decodes:
         assert batch.queries is not None
         part = q.index_select(0, batch.queries)
-        out.index_copy_(0, batch.queries, _attend_decodes(part, cache, batch, scale))
+        out.index_copy_(0, batch.queries, _attend_decodes(part, cache, batch, scale, softcap))
     for chunk in plan.prompts:
-        out[chunk.first : chunk.stop] = _attend_prompt(q, kv, cache, chunk, scale)
+        out[chunk.first : chunk.stop] = _attend_prompt(q, kv, cache, chunk, scale, softcap)
     return out
 
 
-def _attend_decodes(q: Tensor, cache: Tensor, batch: DecodeBatch, scale: float) -> Tensor:
+def _attend_decodes(q: Tensor, cache: Tensor, batch: DecodeBatch, scale: float, softcap: float) -> Tensor:
     num_rows, num_kv_heads, head_dim = q.shape[0], cache.shape[2], cache.shape[3]
     seen = cache[batch.slots] if isinstance(batch.slots, slice) else cache.index_select(0, batch.slots)
     seen = seen.view(num_rows, batch.length, 2, num_kv_heads, head_dim)
     keys, values = seen.permute(2, 0, 3, 1, 4).unbind(0)
     # The query heads that share a key head stand where the operator expects query positions.
     queries = q.view(num_rows, num_kv_heads, -1, head_dim)
-    result = scaled_dot_product_attention(queries, keys, values, attn_mask=batch.mask, scale=scale)
+    result = _attention(queries, keys, values, batch.mask, scale, softcap)
     return result.reshape(num_rows, -1)
 
 
-def _attend_prompt(q: Tensor, kv: Tensor, cache: Tensor, chunk: PromptChunk, scale: float) -> Tensor:
+def _attend_prompt(
+    q: Tensor, kv: Tensor, cache: Tensor, chunk: PromptChunk, scale: float, softcap: float
+) -> Tensor:
     num_kv_heads, head_dim = cache.shape[2], cache.shape[3]
     queries = q[chunk.first : chunk.stop].view(chunk.stop - chunk.first, num_kv_heads, -1, head_dim)
     seen = kv[chunk.first : chunk.stop] if chunk.slots is None else cache.index_select(0, chunk.slots)
     group = queries.shape[2]
     # Key heads stand in the batch dimension, each expanded without a copy to the query heads that share it.
     keys, values = (x.unsqueeze(1).expand(-1, group, -1, -1) for x in seen.permute(1, 2, 0, 3).unbind(0))
-    result = scaled_dot_product_attention(
-        queries.permute(1, 2, 0, 3),
-        keys,
-        values,
-        attn_mask=chunk.mask,
-        is_causal=chunk.mask is None,
-        scale=scale,
-    )
+    is_causal = chunk.mask is None
+    result = _attention(queries.permute(1, 2, 0, 3), keys, values, chunk.mask, scale, softcap, is_causal)
     return result.permute(2, 0, 1, 3).reshape(chunk.stop - chunk.first, -1)
+
+
+def _attention(
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask: Tensor | None,
+    scale: float,
+    softcap: float,
+    is_causal: bool = False,
+) -> Tensor:
+    if softcap:
+        return capped_attention(q, keys, values, mask=mask, is_causal=is_causal, scale=scale, softcap=softcap)
+    return scaled_dot_product_attention(q, keys, values, attn_mask=mask, is_causal=is_causal, scale=scale)
 
 
 def _batches(rows: list[int], seq_lens: list[int]) -> list[list[int]]:

@@ -39,9 +39,10 @@ def test_add_rms_norm(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("num_tokens", [1, 9])
-def test_silu_mul(dtype: torch.dtype, num_tokens: int) -> None:
+def test_gated_activations(dtype: torch.dtype, num_tokens: int) -> None:
     x = randn(num_tokens, 2 * 63, dtype=dtype)
     assert_close(cpu.silu_mul(x), reference.silu_mul(x))
+    assert_close(cpu.gelu_tanh_mul(x), reference.gelu_tanh_mul(x))
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, torch.float16])
@@ -82,11 +83,13 @@ STEPS = {
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("window", [0, 20])
+@pytest.mark.parametrize(("window", "softcap"), [(0, 0.0), (20, 0.0), (0, 0.5), (20, 0.5)])
 @pytest.mark.parametrize("heads", [(4, 2), (3, 3), (6, 1)])
 @pytest.mark.parametrize("name", STEPS)
 @pytest.mark.parametrize("shuffled", [True, False])
-def test_attend(name: str, heads: tuple[int, int], window: int, dtype: torch.dtype, shuffled: bool) -> None:
+def test_attend(
+    name: str, heads: tuple[int, int], window: int, softcap: float, dtype: torch.dtype, shuffled: bool
+) -> None:
     num_heads, num_kv_heads = heads
     dim, block_size, num_blocks = 24, 16, 400
     rows = STEPS[name]
@@ -111,7 +114,7 @@ def test_attend(name: str, heads: tuple[int, int], window: int, dtype: torch.dty
     plan = cpu.plan_attention(
         tables, first, counts, seq_lens, new_slots, block_size=block_size, dtype=dtype, window=window
     )
-    found = cpu.attend(q, kv, cache, plan, 0.2)
+    found = cpu.attend(q, kv, cache, plan, 0.2, softcap)
     assert torch.equal(cache[new_slots], kv)
     blocks = cache.view(num_blocks, block_size, 2, num_kv_heads, dim)
     expected = reference.paged_attention(
@@ -123,6 +126,7 @@ def test_attend(name: str, heads: tuple[int, int], window: int, dtype: torch.dty
         torch.tensor(seq_lens, dtype=torch.int32),
         scale=0.2,
         window=window or None,
+        softcap=softcap or None,
     )
     assert_close(found.view(expected.shape), expected)
 

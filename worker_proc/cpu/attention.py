@@ -24,7 +24,7 @@ class CpuAttention:
         for group, layers in zip(groups, config.groups, strict=True):
             shape = (group.num_blocks * group.block_size, 2, config.num_kv_heads, config.head_dim)
             self._caches |= {layer: lazy_zeros(shape, dtype) for layer in layers.layers}
-        self._rope = rope_table(config.rope, max_model_len)
+        self._ropes = [rope_table(rope, max_model_len) for rope in config.ropes]
 
     def begin(self, inputs: StepInputs, table: RowTable) -> "StepAttention":
         """Plan a step; what it returns is called by each layer."""
@@ -43,8 +43,9 @@ class CpuAttention:
             )
             for group, blocks, slots in zip(self.groups, table.tables, inputs.slots, strict=True)
         ]
+        positions = torch.from_numpy(inputs.positions)
         return StepAttention(
-            self._caches, plans, kernels.gather_rope(self._rope, torch.from_numpy(inputs.positions))
+            self._caches, plans, [kernels.gather_rope(rope, positions) for rope in self._ropes]
         )
 
 
@@ -52,11 +53,14 @@ class StepAttention:
     """The attention of one step."""
 
     def __init__(
-        self, caches: dict[int, Tensor], plans: list[kernels.AttentionPlan], rope: kernels.RopeRows
+        self,
+        caches: dict[int, Tensor],
+        plans: list[kernels.AttentionPlan],
+        ropes: list[kernels.RopeRows],
     ) -> None:
         self._caches = caches
         self._plans = plans
-        self._rope = rope
+        self._ropes = ropes
 
     def __call__(self, spec: AttentionSpec, qkv: Tensor) -> Tensor:
         num_rotated = spec.num_heads + spec.num_kv_heads
@@ -65,8 +69,13 @@ class StepAttention:
             queries, keys = heads[:, : spec.num_heads], heads[:, spec.num_heads : num_rotated]
             queries.copy_(kernels.rms_norm(queries, spec.q_norm, spec.norm_eps))
             keys.copy_(kernels.rms_norm(keys, spec.k_norm, spec.norm_eps))
-        kernels.apply_rope(heads[:, :num_rotated], self._rope)
+        kernels.apply_rope(heads[:, :num_rotated], self._ropes[spec.rope])
         kv = heads[:, spec.num_heads :].view(-1, 2, spec.num_kv_heads, spec.head_dim)
         return kernels.attend(
-            heads[:, : spec.num_heads], kv, self._caches[spec.layer], self._plans[spec.group], spec.scale
+            heads[:, : spec.num_heads],
+            kv,
+            self._caches[spec.layer],
+            self._plans[spec.group],
+            spec.scale,
+            spec.softcap,
         )

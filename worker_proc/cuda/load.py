@@ -100,9 +100,11 @@ def load_cuda(config: WorkerConfig, phases: StartPhases) -> CudaRunner:
 def _refuse_unsupported(model: ModelConfig) -> None:
     if any(model.windows):
         raise ModelError(
-            f"{model.architecture} with a sliding window of {max(model.windows)} tokens is not supported on "
-            f"CUDA yet: use --device cpu, or a max_model_len of at most the window"
+            f"{model.architecture} with a sliding window of {max(model.windows)} tokens runs on the CPU "
+            f"only: use --device cpu, or a max_model_len of at most the window"
         )
+    if model.post_norms or model.activation != "silu":
+        raise ModelError(f"{model.architecture} runs on the CPU only: use --device cpu")
 
 
 class Build:

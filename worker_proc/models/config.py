@@ -9,6 +9,7 @@ from .rope import RopeConfig, read_rope
 
 Json = Mapping[str, Any]
 
+_ACTIVATIONS = {"silu": "silu", "gelu_pytorch_tanh": "gelu_tanh"}
 _SLIDING, _FULL = "sliding_attention", "full_attention"
 
 
@@ -40,7 +41,17 @@ class ModelConfig:
     o_bias: bool = False
     mlp_bias: bool = False
     qk_norm: bool = False
+    fused: bool = False  # the checkpoint has qkv_proj and gate_up_proj
+    activation: str = "silu"  # or "gelu_tanh"
     windows: tuple[int, ...] = ()  # positions each layer attends to, 0 for all; () for all in all layers
+    local_rope: RopeConfig | None = None  # of the layers in `local_layers`
+    local_layers: frozenset[int] = frozenset()
+    attention_scale: float | None = None  # of query-key products; 1 / sqrt(head_dim) without
+    attention_softcap: float = 0.0  # 0 is off
+    logit_softcap: float = 0.0
+    embed_scale: float = 1.0
+    norm_offset: float = 0.0  # added to the weights of norms, which are kept in float32 then
+    post_norms: bool = False  # attention and feed-forward end with a norm too
 
     @property
     def groups(self) -> tuple[LayerGroup, ...]:
@@ -50,6 +61,11 @@ class ModelConfig:
             LayerGroup(window, tuple(i for i, other in enumerate(windows) if other == window))
             for window in dict.fromkeys(windows)
         )
+
+    @property
+    def ropes(self) -> tuple[RopeConfig, ...]:
+        """The rotary embeddings: that of most layers, and that of the local ones if there are any."""
+        return (self.rope,) if self.local_rope is None else (self.rope, self.local_rope)
 
     def within(self, max_len: int) -> "ModelConfig":
         """The same model for contexts of at most `max_len` tokens, where a window as long hides nothing."""
@@ -73,12 +89,14 @@ class ModelConfig:
         return self.num_layers * (attention + mlp) + tables
 
 
-def read_common(config: Json, **traits: Any) -> ModelConfig:
-    """Read the fields that all Llama-like models share. Raises ModelError that names a wrong one."""
+def read_common(config: Json, *, rope: RopeConfig | None = None, **traits: Any) -> ModelConfig:
+    """Read the fields that all Llama-like models share; `rope` is read too unless it is given.
+
+    Raises ModelError that names a wrong one.
+    """
     if "quantization_config" in config:
         method = config["quantization_config"].get("quant_method", "unknown")
         raise ModelError(f"config.json: weights quantized with {method!r} are not supported")
-    _only(config, "hidden_act", "silu")
     num_heads = _size(config, "num_attention_heads")
     num_kv_heads = _size(config, "num_key_value_heads", num_heads)
     hidden_size = _size(config, "hidden_size")
@@ -100,9 +118,10 @@ def read_common(config: Json, **traits: Any) -> ModelConfig:
         head_dim=head_dim,
         norm_eps=float(config.get("rms_norm_eps", 1e-6)),
         tied_head=bool(config.get("tie_word_embeddings", False)),
-        rope=read_rope(config, head_dim),
+        rope=rope or read_rope(config, head_dim),
         dtype=None if dtype is None else str(dtype).removeprefix("torch."),
         initializer_range=float(config.get("initializer_range", 0.02)),
+        activation=_activation(config),
         **traits,
     )
 
@@ -142,7 +161,9 @@ def _size(config: Json, name: str, default: int | None = None) -> int:
     return value
 
 
-def _only(config: Json, name: str, supported: str) -> None:
-    value = config.get(name, supported)
-    if value != supported:
-        raise ModelError(f"config.json: {name} {value!r} is not supported, only {supported!r}")
+def _activation(config: Json) -> str:
+    key = "hidden_act" if config.get("hidden_activation") is None else "hidden_activation"
+    name = config.get(key, "silu")
+    if name not in _ACTIVATIONS:
+        raise ModelError(f"config.json: {key} {name!r} is not supported, only {', '.join(_ACTIVATIONS)}")
+    return _ACTIVATIONS[name]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import torch
 from torch import Tensor
 
 from .config import ModelConfig
@@ -10,36 +11,30 @@ from .parameters import Parameters
 
 
 class Layer:
-    """Attention and feed-forward of one layer, each between a norm and a residual add."""
+    """Attention and feed-forward of one layer, each between a norm and a residual add.
+
+    `input_norm` stands before the attention and `post_norm` before the feed-forward; where a model norms what
+    comes out of them too, `attended_norm` and `output_norm` do.
+    """
 
     def __init__(self, config: ModelConfig, params: Parameters, index: int) -> None:
-        prefix = f"model.layers.{index}"
-        attn, mlp, hidden = f"{prefix}.self_attn", f"{prefix}.mlp", config.hidden_size
-        self.input_norm = params.vector(f"{prefix}.input_layernorm.weight", hidden)
-        self.post_norm = params.vector(f"{prefix}.post_attention_layernorm.weight", hidden)
-        qkv = [
-            (f"{attn}.q_proj", config.q_size),
-            (f"{attn}.k_proj", config.kv_size),
-            (f"{attn}.v_proj", config.kv_size),
-        ]
-        gate_up = [(f"{mlp}.{name}", config.intermediate_size) for name in ("gate_proj", "up_proj")]
-        self.qkv = Linear(params, qkv, hidden, bias=config.qkv_bias)
+        prefix, hidden = f"model.layers.{index}", config.hidden_size
+        attn, mlp = f"{prefix}.self_attn", f"{prefix}.mlp"
+        self.input_norm = params.norm(f"{prefix}.input_layernorm.weight", hidden)
+        self.attended_norm = self.output_norm = None
+        post = f"{prefix}.post_attention_layernorm.weight"
+        if config.post_norms:
+            self.attended_norm = params.norm(post, hidden)
+            self.output_norm = params.norm(f"{prefix}.post_feedforward_layernorm.weight", hidden)
+            post = f"{prefix}.pre_feedforward_layernorm.weight"
+        self.post_norm = params.norm(post, hidden)
+        self.qkv = Linear(params, _qkv_parts(config, attn), hidden, bias=config.qkv_bias)
         self.o = Linear(params, [(f"{attn}.o_proj", hidden)], config.q_size, bias=config.o_bias)
-        self.gate_up = Linear(params, gate_up, hidden, bias=config.mlp_bias)
+        self.gate_up = Linear(params, _gate_up_parts(config, mlp), hidden, bias=config.mlp_bias)
         self.down = Linear(
             params, [(f"{mlp}.down_proj", hidden)], config.intermediate_size, bias=config.mlp_bias
         )
-        self.attention = AttentionSpec(
-            layer=index,
-            group=next(at for at, group in enumerate(config.groups) if index in group.layers),
-            num_heads=config.num_heads,
-            num_kv_heads=config.num_kv_heads,
-            head_dim=config.head_dim,
-            scale=config.head_dim**-0.5,
-            norm_eps=config.norm_eps,
-            q_norm=params.vector(f"{attn}.q_norm.weight", config.head_dim) if config.qk_norm else None,
-            k_norm=params.vector(f"{attn}.k_norm.weight", config.head_dim) if config.qk_norm else None,
-        )
+        self.attention = _attention(config, params, attn, index)
 
 
 class Decoder:
@@ -49,16 +44,22 @@ class Decoder:
         self.config = config
         self.embed = params.matrix([("model.embed_tokens.weight", config.vocab_size)], config.hidden_size)
         self.layers = [Layer(config, params, index) for index in range(config.num_layers)]
-        self.final_norm = params.vector("model.norm.weight", config.hidden_size)
+        self.final_norm = params.norm("model.norm.weight", config.hidden_size)
         head = self.embed
         if not config.tied_head:
             head = params.matrix([("lm_head.weight", config.vocab_size)], config.hidden_size)
         self._head: object = head
+        self._norms = params.norms
+        # Rounded as the embeddings are, since models were trained with that.
+        self._embed_scale = torch.tensor(config.embed_scale, dtype=params.dtype).item()
         self._ops: Ops
 
     def finish(self, ops: Ops) -> Iterator[float]:
         """Bring all weights into the device's form, layer by layer; yields the fraction done."""
         self._ops = ops
+        if self.config.norm_offset:
+            for norm in self._norms:
+                norm.add_(self.config.norm_offset)
         for index, layer in enumerate(self.layers):
             for linear in (layer.qkv, layer.o, layer.gate_up, layer.down):
                 linear.finish(ops)
@@ -76,12 +77,19 @@ class Decoder:
             attend: the step's attention.
         """
         ops, eps = self._ops, self.config.norm_eps
+        gated = ops.gelu_tanh_mul if self.config.activation == "gelu_tanh" else ops.silu_mul
         residual = ops.embed(token_ids, self.embed)
+        if self._embed_scale != 1.0:
+            residual.mul_(self._embed_scale)
         normed = ops.rms_norm(residual, self.layers[0].input_norm, eps)
         for layer, next_layer in zip(self.layers, [*self.layers[1:], None], strict=True):
             attended = layer.o(attend(layer.attention, layer.qkv(normed)))
+            if layer.attended_norm is not None:
+                attended = ops.rms_norm(attended, layer.attended_norm, eps)
             normed = ops.add_rms_norm(attended, residual, layer.post_norm, eps)
-            out = layer.down(ops.silu_mul(layer.gate_up(normed)))
+            out = layer.down(gated(layer.gate_up(normed)))
+            if layer.output_norm is not None:
+                out = ops.rms_norm(out, layer.output_norm, eps)
             if next_layer is not None:
                 normed = ops.add_rms_norm(out, residual, next_layer.input_norm, eps)
         return out, residual
@@ -92,4 +100,37 @@ class Decoder:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits [S, vocab_size] of hidden states [S, hidden_size], in the model's dtype."""
-        return self._ops.linear(hidden, self._head, None)
+        logits = self._ops.linear(hidden, self._head, None)
+        if cap := self.config.logit_softcap:
+            logits.div_(cap).tanh_().mul_(cap)
+        return logits
+
+
+def _qkv_parts(config: ModelConfig, attn: str) -> list[tuple[str, int]]:
+    sizes = {"q_proj": config.q_size, "k_proj": config.kv_size, "v_proj": config.kv_size}
+    if config.fused:
+        sizes = {"qkv_proj": config.q_size + 2 * config.kv_size}
+    return [(f"{attn}.{name}", size) for name, size in sizes.items()]
+
+
+def _gate_up_parts(config: ModelConfig, mlp: str) -> list[tuple[str, int]]:
+    if config.fused:
+        return [(f"{mlp}.gate_up_proj", 2 * config.intermediate_size)]
+    return [(f"{mlp}.{name}", config.intermediate_size) for name in ("gate_proj", "up_proj")]
+
+
+def _attention(config: ModelConfig, params: Parameters, attn: str, index: int) -> AttentionSpec:
+    normed = config.qk_norm
+    return AttentionSpec(
+        layer=index,
+        group=next(at for at, group in enumerate(config.groups) if index in group.layers),
+        num_heads=config.num_heads,
+        num_kv_heads=config.num_kv_heads,
+        head_dim=config.head_dim,
+        scale=config.attention_scale or config.head_dim**-0.5,
+        norm_eps=config.norm_eps,
+        rope=int(index in config.local_layers),
+        softcap=config.attention_softcap,
+        q_norm=params.norm(f"{attn}.q_norm.weight", config.head_dim) if normed else None,
+        k_norm=params.norm(f"{attn}.k_norm.weight", config.head_dim) if normed else None,
+    )

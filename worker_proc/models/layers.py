@@ -27,6 +27,8 @@ class Ops(Protocol):
 
     def silu_mul(self, x: Tensor) -> Tensor: ...
 
+    def gelu_tanh_mul(self, x: Tensor) -> Tensor: ...
+
 
 @dataclass(frozen=True, slots=True)
 class AttentionSpec:
@@ -39,6 +41,8 @@ class AttentionSpec:
     head_dim: int
     scale: float
     norm_eps: float
+    rope: int = 0  # which of the model's rotary embeddings
+    softcap: float = 0.0  # scores are softcap * tanh(scores / softcap); 0 is off
     q_norm: Tensor | None = None  # [head_dim], applied to each query head before the rotation
     k_norm: Tensor | None = None
 

@@ -13,14 +13,19 @@ from torch import Tensor
 class Parameters:
     """Uninitialized weights, and where each named tensor of a checkpoint goes."""
 
-    def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(self, dtype: torch.dtype, device: torch.device, *, wide_norms: bool = False) -> None:
         self.dtype = dtype
         self.device = device
+        self.wide_norms = wide_norms
         self.slots: dict[str, Tensor] = {}
+        self.norms: list[Tensor] = []
 
-    def vector(self, name: str, size: int) -> Tensor:
-        """A [size] tensor."""
-        return self.matrix([(name, size)])
+    def norm(self, name: str, size: int) -> Tensor:
+        """The [size] weights of a norm, in float32 if something is to be added to them."""
+        weight = torch.empty(size, dtype=torch.float32 if self.wide_norms else self.dtype, device=self.device)
+        self.slots[name] = weight
+        self.norms.append(weight)
+        return weight
 
     def matrix(self, parts: Sequence[tuple[str, int]], width: int | None = None) -> Tensor:
         """A [sum of rows, width] tensor made of named parts one above the other; a vector without `width`."""

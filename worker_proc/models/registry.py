@@ -5,12 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ...protocol.errors import ModelError
-from . import llama, mistral, qwen2, qwen3
+from . import gemma2, gemma3, llama, mistral, phi3, qwen2, qwen3
 from .config import Json, ModelConfig
 
 _READERS: dict[str, Callable[[Json], ModelConfig]] = {
+    "Gemma2ForCausalLM": gemma2.read,
+    "Gemma3ForCausalLM": gemma3.read,
     "LlamaForCausalLM": llama.read,
     "MistralForCausalLM": mistral.read,
+    "Phi3ForCausalLM": phi3.read,
     "Qwen2ForCausalLM": qwen2.read,
     "Qwen3ForCausalLM": qwen3.read,
 }

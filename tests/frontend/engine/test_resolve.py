@@ -72,6 +72,7 @@ def test_lengths_and_tokenizer(tmp_path: Path) -> None:
         ({"rope_scaling": {"rope_type": "linear", "factor": 2.0}}, 8192),
         ({"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}}, 8192),
         ({"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}, 4096),
+        ({"rope_scaling": {"rope_type": "linear", "factor": 8.0}, "model_type": "gemma3_text"}, 4096),
         (
             {"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048}},
             8192,

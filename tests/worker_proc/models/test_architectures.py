@@ -23,9 +23,18 @@ SHAPES: dict[str, Config] = {
 
 LAYER_TYPES = ["sliding_attention", "sliding_attention", "full_attention"]
 
+GEMMA: Config = {
+    "hidden_act": "gelu_pytorch_tanh",
+    "query_pre_attn_scalar": 20,
+    "sliding_window": 24,
+    "sliding_window_pattern": 2,
+    "tie_word_embeddings": True,
+}
+PHI: Config = {"pad_token_id": 0, "original_max_position_embeddings": 512}
+
 
 def traits(architecture: str, model_type: str, **fields: Any) -> Config:
-    return {"architectures": [architecture], "model_type": model_type, "hidden_act": "silu", **fields}
+    return {"architectures": [architecture], "model_type": model_type, **{"hidden_act": "silu", **fields}}
 
 
 MODELS: dict[str, Config] = {
@@ -39,6 +48,24 @@ MODELS: dict[str, Config] = {
         "Qwen2ForCausalLM", "qwen2", use_sliding_window=True, sliding_window=24, max_window_layers=1
     ),
     "qwen3": traits("Qwen3ForCausalLM", "qwen3"),
+    "phi3": traits("Phi3ForCausalLM", "phi3", **PHI),
+    "phi3-window-partial": traits(
+        "Phi3ForCausalLM", "phi3", sliding_window=21, partial_rotary_factor=0.5, **PHI
+    ),
+    "gemma2": traits("Gemma2ForCausalLM", "gemma2", **GEMMA, attn_logit_softcapping=5.0),
+    "gemma2-uncapped": traits(
+        "Gemma2ForCausalLM", "gemma2", **GEMMA, attn_logit_softcapping=None, final_logit_softcapping=None
+    ),
+    "gemma3": traits("Gemma3ForCausalLM", "gemma3_text", **GEMMA, rope_theta=5e5, rope_local_base_freq=1e3),
+    "gemma3-rope": traits(
+        "Gemma3ForCausalLM",
+        "gemma3_text",
+        **GEMMA | {"layer_types": LAYER_TYPES, "num_hidden_layers": 3, "tie_word_embeddings": False},
+        rope_parameters={
+            "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e5},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 2e4},
+        },
+    ),
     "qwen3-layer-types": traits(
         "Qwen3ForCausalLM",
         "qwen3",

@@ -42,5 +42,9 @@ def linear(x: Tensor, packed: PackedLinear, bias: Tensor | None) -> Tensor:
 
 
 def embed(token_ids: Tensor, table: Tensor) -> Tensor:
-    """Lines of `table` [vocab_size, hidden_size], copied: [num_tokens, hidden_size]."""
-    return functional.embedding(token_ids, table)
+    """Lines of `table` [vocab_size, hidden_size] in float32: [num_tokens, hidden_size].
+
+    The residual stream begins here. Its sums stay in float32, where they cost nothing beside the matrices:
+    rounded to bfloat16 at each layer they change the first word of an answer.
+    """
+    return functional.embedding(token_ids, table).to(torch.float32)

@@ -1,4 +1,4 @@
-"""RMSNorm in seven operator calls."""
+"""RMSNorm in six or seven operator calls."""
 
 from functools import lru_cache
 
@@ -10,6 +10,8 @@ from torch.linalg import vector_norm
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """Returns `x / sqrt(mean(x^2) + eps) * weight` over the last dimension, computed in float32.
 
+    The result has the weight's dtype.
+
     Args:
         x: [..., hidden].
         weight: [hidden].
@@ -17,9 +19,8 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     wide = x.to(torch.float32)
     norm = vector_norm(wide, 2, -1, True)
     scale = torch.addcmul(_scalar(eps), norm, norm, value=1 / x.shape[-1]).rsqrt_()
-    if wide is x:
-        return (wide * scale).mul_(weight)
-    return wide.mul_(scale).mul_(weight).to(x.dtype)
+    normed = wide * scale if wide is x else wide.mul_(scale)
+    return normed.mul_(weight).to(weight.dtype)
 
 
 def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -29,12 +29,19 @@ def test_rms_norm(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     assert torch.equal(x, before)
 
 
+@pytest.mark.parametrize("stream", DTYPES)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_add_rms_norm(dtype: torch.dtype) -> None:
-    x, residual, weight = randn(7, 60, dtype=dtype), randn(7, 60, dtype=dtype) + 1, randn(60, dtype=dtype)
+def test_add_rms_norm(dtype: torch.dtype, stream: torch.dtype) -> None:
+    x, residual, weight = randn(7, 60, dtype=dtype), randn(7, 60, dtype=stream) + 1, randn(60, dtype=dtype)
     other = residual.clone()
     assert_close(cpu.add_rms_norm(x, residual, weight, 1e-5), reference.add_rms_norm(x, other, weight, 1e-5))
     assert_close(residual, other)
+
+
+def test_the_residual_stream_begins_in_float32() -> None:
+    table = randn(9, 60, dtype=torch.bfloat16)
+    stream = cpu.embed(torch.tensor([8, 0]), table)
+    assert torch.equal(stream, table[[8, 0]].float())
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -6,6 +6,8 @@ from torch import Tensor, float32, rsqrt
 def rms_norm(x: Tensor, weight: Tensor, eps: float, *, out: Tensor | None = None) -> Tensor:
     """Returns `x / sqrt(mean(x^2) + eps) * weight` over the last dimension, computed in float32.
 
+    The result has the weight's dtype; a residual stream may be wider.
+
     Args:
         x: [num_tokens, hidden]; further leading dimensions are allowed (q/k norm: [num_tokens, heads, dim]).
         weight: [hidden].
@@ -15,7 +17,7 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float, *, out: Tensor | None = None
     """
     wide = x.to(float32)
     scale = rsqrt(wide.square().mean(-1, keepdim=True) + eps)
-    normed = (wide * scale).mul_(weight.to(float32)).to(x.dtype)
+    normed = (wide * scale).mul_(weight.to(float32)).to(weight.dtype)
     return normed if out is None else out.copy_(normed)
 
 

@@ -1,12 +1,14 @@
 """Speed of a frontend process over HTTP, with a simulated device behind the scheduler.
 
-Opens streams of one frame a token and reads them with a client that only counts. Prints tokens for each second
-of processor time of the frontend (the figure that counts: all processes share the machine), the same for
-scheduler and worker, the event loop's lag, and the memory of a stream. `--json FILE` writes the figures.
+Opens streams and reads them with a client that only counts. Prints frames (one token each, but for those that
+came before the stream was open) for each second of processor time of the frontend, the figure that counts since
+all processes share the machine; the same for scheduler, worker and client; the event loop's lag; and the memory
+of a stream. `--json FILE` writes the figures.
 """
 
 import argparse
 import json
+import os
 import re
 import urllib.request
 from pathlib import Path
@@ -15,6 +17,7 @@ import psutil
 import uvloop
 
 from octavo.frontend.bench.frames import Counts, read_streams
+from octavo.frontend.bench.one_frontend import OneFrontend
 from octavo.frontend.cli.local_server import LocalServer
 
 BODIES: dict[str, dict[str, object]] = {
@@ -25,8 +28,9 @@ FLAGS = ("--device", "sim", "--api-server-count", "1", "--max-num-seqs", "256", 
 
 
 def processor_seconds(processes: dict[str, int]) -> dict[str, float]:
-    """Seconds of processor time that each process has used."""
-    times = {name: psutil.Process(pid).cpu_times() for name, pid in processes.items()}
+    """Seconds of processor time that each process has used, this one too."""
+    pids = {**processes, "client": os.getpid()}
+    times = {name: psutil.Process(pid).cpu_times() for name, pid in pids.items()}
     return {name: used.user + used.system for name, used in times.items()}
 
 
@@ -49,33 +53,38 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
     """Start a server, read the streams, and return the figures."""
     server = LocalServer(options.model, [*FLAGS, "--sim", f"step_ms={options.step_ms}"], keep=False)
     try:
-        info = server.info
-        body = {**BODIES[options.path], "max_tokens": options.tokens, "ignore_eos": True}
-
-        def load(count: int, tokens: int) -> Counts:
-            work = read_streams(info.url, options.path, {**body, "max_tokens": tokens}, count)
-            return uvloop.run(work)
-
-        load(options.streams, 8)
-        before_bytes = private_bytes(info.processes["frontend-0"])
-        before, own = processor_seconds(info.processes), psutil.Process().cpu_times()
-        counts = load(options.streams, options.tokens)
-        after, own_after = processor_seconds(info.processes), psutil.Process().cpu_times()
-        grown = private_bytes(info.processes["frontend-0"]) - before_bytes
-        used = {name: after[name] - before[name] for name in before}
-        used["client"] = own_after.user + own_after.system - own.user - own.system
-        tokens = options.streams * options.tokens
-        return {
-            "tokens": tokens,
-            "ended": counts.ended,
-            "frames_per_token": counts.frames / tokens,
-            "seconds": counts.last - counts.first,
-            "tokens_per_processor_second": {n: tokens / s if s else None for n, s in used.items()},
-            "lag_p99_ms": lag_ms(info.url, 99),
-            "grown_bytes_per_stream": grown / options.streams,
-        }
+        run_dir = Path(server.info.endpoint.removeprefix("ipc://")).parent
+        with OneFrontend(run_dir) as frontend:
+            engine = {name: server.info.processes[name] for name in ("scheduler", "worker-0-0")}
+            return measure_one(options, frontend.url, {"frontend": frontend.pid, **engine})
     finally:
         server.close()
+
+
+def measure_one(options: argparse.Namespace, url: str, processes: dict[str, int]) -> dict[str, object]:
+    """The figures of a frontend at `url`."""
+
+    def load(tokens: int) -> Counts:
+        body = {**BODIES[options.path], "max_tokens": tokens, "ignore_eos": True}
+        return uvloop.run(read_streams(url, options.path, body, options.streams))
+
+    load(8)
+    base, before = private_bytes(processes["frontend"]), processor_seconds(processes)
+    counts = load(options.tokens)
+    after = processor_seconds(processes)
+    tokens = options.streams * options.tokens
+    assert counts.ended == options.streams, f"{options.streams - counts.ended} streams were cut"
+    return {
+        "tokens": tokens,
+        "seconds": counts.last - counts.began,
+        "frames_per_token": counts.frames / tokens,
+        "frames_per_processor_second": {
+            name: counts.frames / (after[name] - before[name]) for name in (*processes, "client")
+        },
+        "lag_p50_ms": lag_ms(url, 50),
+        "lag_p99_ms": lag_ms(url, 99),
+        "kilobytes_per_stream": (private_bytes(processes["frontend"]) - base) / options.streams / 1e3,
+    }
 
 
 def main() -> None:

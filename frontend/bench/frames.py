@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 from urllib.parse import urlsplit
 
@@ -19,8 +20,8 @@ class Counts:
     frames: int = 0  # the end is none
     ended: int = 0  # streams that came to their end
     bytes: int = 0
-    first: float = 0.0  # when the last of the streams began to speak, in seconds of `time.perf_counter`
-    last: float = 0.0
+    began: float = 0.0  # when the first stream was asked for, in seconds of `time.perf_counter`
+    last: float = 0.0  # when the last one ended
 
 
 class _Stream(asyncio.Protocol):
@@ -35,8 +36,6 @@ class _Stream(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         counts, now = self._counts, time.perf_counter()
-        if not self._tail:
-            counts.first = now
         counts.bytes += len(data)
         # A frame is small and written at once: its mark is rarely cut, and then found with what follows.
         joined = self._tail[-len(_FRAME) + 1 :] + data
@@ -65,13 +64,12 @@ async def read_streams(url: str, path: str, body: dict[str, object], count: int)
         f"content-length: {len(content)}\r\n\r\n"
     ).encode() + content
     loop = asyncio.get_running_loop()
-    counts = Counts()
+    counts = Counts(began=time.perf_counter())
     ends = [loop.create_future() for _ in range(count)]
     transports = []
     for end in ends:
-        transport, _ = await loop.create_connection(
-            lambda end=end: _Stream(request, counts, end), parts.hostname, parts.port
-        )
+        stream = partial(_Stream, request, counts, end)
+        transport, _ = await loop.create_connection(stream, parts.hostname or "127.0.0.1", parts.port or 80)
         transports.append(transport)
     await asyncio.gather(*ends)
     for transport in transports:

@@ -17,6 +17,10 @@ from .structured import GrammarCompiler
 
 _BEAT_SECONDS = 1.0
 _QUERY_SECONDS = 5.0
+_SLICE_SECONDS = 0.005  # the loop does nothing else for so long at most
+# Messages in a row that were already there when they were read. A client that is further behind takes many at
+# once, so that what its streams gained becomes one: that costs less than a turn for each token.
+_BEHIND = 16
 
 
 class AsyncClient:
@@ -30,10 +34,12 @@ class AsyncClient:
         recover: bool = False,
         root_cause: Callable[[], str | None] = lambda: None,
         draw_seed: Callable[[], int] = new_seed,
+        behind: int = _BEHIND,
     ) -> None:
         """`root_cause` is asked each second why the engine died; None as long as it lives.
 
-        `recover` and `draw_seed` are those of `ClientCore`.
+        `recover` and `draw_seed` are those of `ClientCore`. A client that is more than `behind` messages late
+        joins what streams gained by several.
         """
         self.core = ClientCore(tokenizer, name, recover=recover, draw_seed=draw_seed)
         self._root_cause = root_cause
@@ -46,6 +52,8 @@ class AsyncClient:
         self._tokens = itertools.count(1)
         self._grammars = GrammarCompiler()
         self._pumping = False  # the loop has been told to pump
+        self._most_behind = behind
+        self._behind = 0  # messages in a row that were there when they were read
 
     def connect(self, endpoint: str) -> None:
         """Start talking to the scheduler at `endpoint`; returns at once. On a running event loop."""
@@ -205,7 +213,9 @@ class AsyncClient:
     def _wake(self, streams: Sequence[Stream]) -> None:
         waiters = self._waiters
         for stream in streams:
-            if stream.number in waiters:
+            if stream.on_change is not None:
+                stream.on_change()
+            elif stream.number in waiters:
                 _release(waiters.pop(stream.number))
 
     def _tell_ready(self) -> None:
@@ -216,10 +226,18 @@ class AsyncClient:
     def _pump(self) -> None:
         if self._link is None:
             return
-        self._wake(self._link.pump())
+        until = time.monotonic() + _SLICE_SECONDS
+        while True:
+            changed = self._link.pump() if self._behind > self._most_behind else self._link.pump(1)
+            self._wake(changed)
+            if self._link is None or not self._link.more:
+                self._behind = 0
+                break
+            self._behind += 1
+            if time.monotonic() > until:
+                self._pump_soon()
+                break
         self._tell_ready()
-        if self._link.more:
-            self._pump_soon()
         if self.core.answers:
             self._tell_answers()
 

@@ -44,15 +44,18 @@ class Link:
         self._away_since = time.monotonic()
         self._asked: float | None = None  # when the oldest unanswered question was sent
 
-    def pump(self) -> list[Stream]:
-        """Read what has arrived and send what is to be sent; returns the streams that changed."""
+    def pump(self, at_once: int = _AT_ONCE) -> list[Stream]:
+        """Read what has arrived and send what is to be sent; returns the streams that changed.
+
+        Takes at most `at_once` messages.
+        """
         changed = self._watch()
         self.flush()
         now, taken = time.monotonic(), 0
         # Sending may use up the edge of ZeroMQ's descriptor that announced a message, so reading is last.
         while True:
             if self._readable():
-                if taken == _AT_ONCE:
+                if taken == at_once:
                     self.more = True
                     return changed
                 taken += 1

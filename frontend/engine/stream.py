@@ -1,6 +1,6 @@
 """A request as its client sees it: choices that gain tokens and text until they end."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...protocol.errors import OctavoError, RequestFailedError
@@ -114,7 +114,8 @@ class Stream:
         submit: the message that started it, or took it up again last. number, attempt: of that message.
         error: why the request failed as a whole, None while it did not. ended: nothing more will come.
         accepted: the scheduler has it. num_cached, queued_ms, prefill_ms: as the scheduler reported them
-        with the first token. Times are of `time.monotonic`.
+        with the first token. Times are of `time.monotonic`. on_change: called when there is something to
+        take, if somebody wants that.
     """
 
     __slots__ = (
@@ -129,6 +130,7 @@ class Stream:
         "first_token_at",
         "num_cached",
         "number",
+        "on_change",
         "prefill_ms",
         "prompt_ids",
         "queued_ms",
@@ -151,6 +153,7 @@ class Stream:
         self.prefill_ms = 0.0
         self.first_token_at: float | None = None
         self.finished_at: float | None = None
+        self.on_change: Callable[[], None] | None = None
         params = submit.params
         self.choices = [
             Choice(index, _text(tokenizer, prompt_ids, params), params) for index in range(params.n)

@@ -28,5 +28,6 @@ class FrontendConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     reasoning_parser: str = "auto"  # how the model writes reasoning; auto: by its chat template
     allowed_origins: tuple[str, ...] = ()  # CORS; "*" for all
     metrics_prefix: str = "octavo_"  # of the names at /metrics
+    most_behind: int = 16  # messages of the scheduler: beyond, several tokens of a stream become one frame
     access_log: bool = False  # a line for each request
     log_level: str = "INFO"

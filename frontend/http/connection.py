@@ -1,18 +1,23 @@
 """The HTTP protocol of uvicorn, with what ASGI has no word for: ending the connection with an answer."""
 
-from typing import cast
+import asyncio
 
-from starlette.types import Scope, Send
+from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from ...protocol.errors import InvalidRequestError
 from .responses.errors import error_body
 
+_UNREAD = 16 << 10  # bytes that may wait for a slow reader before nothing more is written
 _CYCLE = "octavo.cycle"
 
 
 class Protocol(HttpToolsProtocol):
     """Puts the request's cycle into its scope, and refuses what is no HTTP in the form of all errors."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        transport.set_write_buffer_limits(high=_UNREAD)
+        super().connection_made(transport)
 
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
@@ -28,10 +33,28 @@ class Protocol(HttpToolsProtocol):
         self.transport.close()
 
 
-def direct_send(scope: Scope, send: Send) -> Send:
-    """The server's own `send`, past all layers: they look at the start of an answer only."""
-    cycle = _cycle(scope)
-    return send if cycle is None else cast(Send, cycle.send)
+class Wire:
+    """The body of a streamed answer, past all layers: they look at the start of an answer only."""
+
+    def __init__(self, scope: Scope) -> None:
+        """The answer must have begun."""
+        cycle = _cycle(scope)
+        assert cycle is not None and cycle.chunked_encoding
+        self._cycle = cycle
+
+    @property
+    def paused(self) -> bool:
+        """The reader is behind: nothing more should be written before `drain`."""
+        return self._cycle.flow.write_paused
+
+    async def drain(self) -> None:
+        """Wait until the reader has caught up, or is gone."""
+        await self._cycle.flow.drain()
+
+    def write(self, part: bytes) -> None:
+        """Write a part of the body, which is not empty."""
+        if not self._cycle.disconnected:
+            self._cycle.transport.write(b"%x\r\n%b\r\n" % (len(part), part))
 
 
 def close_after(scope: Scope) -> None:

@@ -68,7 +68,7 @@ async def _load(service: Service) -> None:
     config = service.config
     parsers = {"tool_parser": config.tool_call_parser, "reasoning_parser": config.reasoning_parser}
     text = await _on_thread(lambda: TextService.load(Path(config.model_path), **parsers))
-    engine = AsyncClient(text.tokenizer, f"frontend-{config.index}", recover=True)
+    engine = AsyncClient(text.tokenizer, f"frontend-{config.index}", recover=True, behind=config.most_behind)
     engine.connect(config.scheduler_endpoint)
     service.attach(text, engine)
 

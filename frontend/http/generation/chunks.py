@@ -1,5 +1,7 @@
 """What a request's choices gain adds up to: whole choices, and token counts."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from ...engine.logprobs import TokenLogprobs
@@ -34,6 +36,23 @@ class Choice:
         if chunk.finish_reason is not None:
             self.finish_reason = chunk.finish_reason
             self.stop_reason = chunk.stop_reason
+
+
+class Fold:
+    """Reads chunks into whole choices."""
+
+    paused = False
+
+    def __init__(self, num_choices: int) -> None:
+        self.choices = [Choice(index) for index in range(num_choices)]
+
+    async def drain(self) -> None:
+        """It is never behind."""
+
+    def take(self, chunks: Sequence[Chunk]) -> None:
+        """Take the next chunks."""
+        for chunk in chunks:
+            self.choices[chunk.index].add(chunk)
 
 
 class PromptDetails(msgspec.Struct):

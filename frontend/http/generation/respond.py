@@ -7,8 +7,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ....protocol.errors import OctavoError
-from ..connection import close_after, cut, direct_send
-from .chunks import Choice
+from ..connection import Wire, close_after, cut
+from .chunks import Chunk, Fold
 from .disconnect import watch_client
 from .format import Format
 from .run import Generation
@@ -41,32 +41,24 @@ class GenerationResponse(Response):
                 await self._send_whole(scope, receive, send)
 
     async def _send_whole(self, scope: Scope, receive: Receive, send: Send) -> None:
-        choices = [Choice(index) for index in range(self._generation.num_choices)]
-        async for chunks in self._generation.chunks():
-            for chunk in chunks:
-                choices[chunk.index].add(chunk)
-        body = self._format.whole(choices, self._generation.usage())
+        fold = Fold(self._generation.num_choices)
+        await self._generation.run(fold)
+        body = self._format.whole(fold.choices, self._generation.usage())
         await Response(body, media_type=self.media_type)(scope, receive, send)
 
     async def _send_stream(self, scope: Scope, send: Send) -> None:
         form, generation = self._format, self._generation
         headers = [(b"content-type", form.media_type.encode()), *_STREAM_HEADERS]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        send = direct_send(scope, send)
+        wire = Wire(scope)
         if opening := form.opening():
-            await _send_part(send, opening)
-        source = generation.chunks()
+            wire.write(opening)
         try:
-            async for chunks in source:
-                usage = generation.usage() if form.counts_every_chunk else None
-                frames = [form.chunk(chunk, usage) for chunk in chunks]
-                await send({"type": _BODY, "body": b"".join(frames), "more_body": True})
+            await generation.run(_Frames(wire, form, generation))
         except Exception as error:
             await self._send_failure(scope, send, error)
             return
-        finally:
-            await source.aclose()
-        await _send_part(send, form.closing(generation.usage()), more=False)
+        await _send_end(send, form.closing(generation.usage()))
 
     async def _send_failure(self, scope: Scope, send: Send, error: Exception) -> None:
         if isinstance(error, OctavoError):
@@ -77,7 +69,7 @@ class GenerationResponse(Response):
             cut(scope)
             return
         close_after(scope)
-        await _send_part(send, ending, more=False)
+        await _send_end(send, ending)
 
 
 _STREAM_HEADERS: Sequence[tuple[bytes, bytes]] = (
@@ -86,5 +78,25 @@ _STREAM_HEADERS: Sequence[tuple[bytes, bytes]] = (
 )
 
 
-async def _send_part(send: Send, part: bytes, *, more: bool = True) -> None:
-    await send({"type": _BODY, "body": part, "more_body": more})
+class _Frames:
+    """Writes chunks as frames."""
+
+    def __init__(self, wire: Wire, form: Format, generation: Generation) -> None:
+        self._wire = wire
+        self._form = form
+        self._generation = generation
+        self.drain = wire.drain
+
+    @property
+    def paused(self) -> bool:
+        return self._wire.paused
+
+    def take(self, chunks: Sequence[Chunk]) -> None:
+        form = self._form
+        usage = self._generation.usage() if form.counts_every_chunk else None
+        if frames := b"".join([form.chunk(chunk, usage) for chunk in chunks]):
+            self._wire.write(frames)
+
+
+async def _send_end(send: Send, part: bytes) -> None:
+    await send({"type": _BODY, "body": part, "more_body": False})

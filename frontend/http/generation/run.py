@@ -1,8 +1,9 @@
 """All prompts and choices of one HTTP request, as one sequence of chunks."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol
 
 from ...engine.async_client import AsyncClient
 from ...engine.stream import Stream
@@ -12,11 +13,24 @@ from .job import Job
 from .progress import Progress
 
 Chunks = list[Chunk]
-_QUEUED = 256  # lists of chunks of all prompts together that wait for the client to read
+
+
+class Reader(Protocol):
+    """Who takes the chunks."""
+
+    @property
+    def paused(self) -> bool:
+        """Nothing is taken now: what comes meanwhile is joined."""
+
+    async def drain(self) -> None:
+        """Wait until chunks are taken again."""
+
+    def take(self, chunks: Chunks) -> None:
+        """Take chunks, at least one."""
 
 
 class Generation:
-    """Submits the jobs of a request and yields what their choices gain.
+    """Submits the jobs of a request and hands on what their choices gain.
 
     Choice c of job j has the index j * n + c in the answer. One failure ends all.
     """
@@ -56,28 +70,22 @@ class Generation:
             if not stream.ended:
                 self._engine.abort(stream)
 
-    async def chunks(self) -> AsyncGenerator[Chunks, None]:
-        """What the choices gain as it comes, at least one chunk at a time.
+    async def run(self, reader: Reader) -> None:
+        """Hand the reader what the choices gain as it comes, until all have ended.
 
         Raises OctavoError when a job fails; the others end with it.
         """
+        delivery = _Delivery(self._streams, self._take, reader)
         try:
             if echoes := self._echoes():
-                yield echoes
-            if len(self._jobs) == 1:
-                progress, stream = self._progress[0], self._streams[0]
-                async for chunks in self._engine.updates(stream):
-                    progress.took(chunks, stream)
-                    yield chunks
-            else:
-                async with aclosing(self._merged()) as merged:
-                    async for chunks in merged:
-                        yield chunks
+                reader.take(echoes)
+            await delivery.run()
         except BaseException as error:
             for progress in self._progress:
                 progress.failed(error)
             raise
         finally:
+            delivery.close()
             self.abort()
 
     def _submit(self, job: Job) -> Stream:
@@ -97,34 +105,78 @@ class Generation:
             for choice in range(job.params.n if job.echo else 0)
         ]
 
-    async def _merged(self) -> AsyncGenerator[Chunks, None]:
-        queue: asyncio.Queue[Chunks | Exception | None] = asyncio.Queue(_QUEUED)
-        pumps = [asyncio.create_task(self._pump(job, queue)) for job in range(len(self._jobs))]
-        running = len(pumps)
-        try:
-            while running:
-                item = await queue.get()
-                if isinstance(item, Exception):
-                    raise item
-                if item is None:
-                    running -= 1
-                else:
-                    yield item
-        finally:
-            for task in pumps:
-                task.cancel()
+    def _take(self, job: int) -> Chunks:
+        """What the choices of a job gained."""
+        stream = self._streams[job]
+        chunks = stream.take()
+        if chunks:
+            self._progress[job].took(chunks, stream)
+        if job:
+            first_index = job * self._jobs[job].params.n
+            for chunk in chunks:
+                chunk.index += first_index
+        return chunks
 
-    async def _pump(self, job: int, queue: "asyncio.Queue[Chunks | Exception | None]") -> None:
-        """Put the chunks of a job into the queue, and behind them None or what it failed with."""
-        progress, stream = self._progress[job], self._streams[job]
-        first_index = job * self._jobs[job].params.n
+
+class _Delivery:
+    """Runs in the callback that reads the scheduler's message: a token wakes no task.
+
+    A task waits for the end, for a failure, and for a reader that lags.
+    """
+
+    def __init__(self, streams: Sequence[Stream], take: Callable[[int], Chunks], reader: Reader) -> None:
+        self._streams = streams
+        self._take = take
+        self._reader = reader
+        self._running = len(streams)
+        self._late: set[int] = set()  # jobs of which something was not taken
+        self._failure: Exception | None = None
+        self._woken = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until all streams have ended. Raises what one failed with."""
+        for job, stream in enumerate(self._streams):
+            stream.on_change = partial(self._changed, job)
+            self._changed(job)
+        while self._running and self._failure is None:
+            await self._woken.wait()
+            self._woken.clear()
+            await self._catch_up()
+        if self._failure is not None:
+            raise self._failure
+
+    def close(self) -> None:
+        """Nothing more is taken."""
+        for stream in self._streams:
+            stream.on_change = None
+
+    async def _catch_up(self) -> None:
+        while self._late and self._failure is None:
+            await self._reader.drain()
+            late, self._late = self._late, set()
+            for job in late:
+                self._changed(job)
+
+    def _changed(self, job: int) -> None:
+        if self._reader.paused:
+            self._late.add(job)
+            self._woken.set()
+            return
+        stream = self._streams[job]
         try:
-            async for chunks in self._engine.updates(stream):
-                progress.took(chunks, stream)
-                for chunk in chunks:
-                    chunk.index += first_index
-                await queue.put(chunks)
+            if chunks := self._take(job):
+                self._reader.take(chunks)
         except Exception as error:
-            await queue.put(error)
-        else:
-            await queue.put(None)
+            self._fail(error)
+            return
+        if stream.ended and stream.on_change is not None:
+            stream.on_change = None
+            if stream.error is not None:
+                self._fail(stream.error)
+            self._running -= 1
+            self._woken.set()
+
+    def _fail(self, error: Exception) -> None:
+        if self._failure is None:
+            self._failure = error
+        self._woken.set()

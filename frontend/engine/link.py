@@ -82,7 +82,7 @@ class Link:
 
         `root_cause` says why the engine died, if its owner knows that it did.
         """
-        changed, now = self.pump(), time.monotonic()
+        changed, now = self.pump(1), time.monotonic()
         if root_cause is not None:
             return changed + self._core.disconnected(root_cause, fatal=True)
         if self._lost:

@@ -1,9 +1,9 @@
 """Speed of a frontend process over HTTP, with a simulated device behind the scheduler.
 
 Opens streams and reads them with a client that only counts. Prints frames (one token each, but for those that
-came before the stream was open) for each second of processor time of the frontend, the figure that counts since
-all processes share the machine; the same for scheduler, worker and client; the event loop's lag; and the memory
-of a stream. `--json FILE` writes the figures.
+came before the stream was open) for each second of processor time of the frontend, the figure that counts:
+all processes share the machine. Prints the same for scheduler, worker and client, the event loop's lag, and
+the memory of a stream. `--json FILE` writes the figures.
 """
 
 import argparse

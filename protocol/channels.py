@@ -12,6 +12,7 @@ from .codec import MAX_FRAME
 COPY_BELOW = 64 << 10  # bytes; handing a smaller frame to ZeroMQ without a copy costs more than the copy
 HEARTBEAT_MS = 1000
 DEAD_AFTER_MS = 5000
+SUPERVISOR = b"supervisor"  # identity, among workers, of whoever started them
 _QUEUE = 1000  # messages a peer may lag behind
 
 

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from .errors import ProtocolError
+from .lifecycle import SupervisorMessage, ToSupervisor
 from .replies import SchedulerReply
 from .requests import ClientMessage
 from .steps import ToWorker, WorkerMessage
@@ -53,6 +54,16 @@ def to_worker_decoder() -> Decoder[ToWorker]:
     return Decoder(ToWorker)
 
 
+def supervisor_decoder() -> Decoder[SupervisorMessage]:
+    """Frames that whoever started the processes sends to the scheduler."""
+    return Decoder(SupervisorMessage)
+
+
+def to_supervisor_decoder() -> Decoder[ToSupervisor]:
+    """Frames the scheduler sends to whoever started the processes."""
+    return Decoder(ToSupervisor)
+
+
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -64,8 +75,8 @@ def encode(message: msgspec.Struct) -> bytes:
 def messages() -> list[type[msgspec.Struct]]:
     """Every message class, in the order the documentation lists them."""
     found: list[type[msgspec.Struct]] = []
-    for union in (ClientMessage, SchedulerReply, ToWorker, WorkerMessage):
-        found += [kind for kind in typing.get_args(union) if kind not in found]
+    for union in (ClientMessage, SchedulerReply, ToWorker, WorkerMessage, SupervisorMessage, ToSupervisor):
+        found += [kind for kind in typing.get_args(union) or (union,) if kind not in found]
     return found
 
 

@@ -17,6 +17,7 @@ from .codec import FINGERPRINT, MAX_FRAME, encode, records
 from .columns import pack_i32
 from .document_text import TEXT
 from .ids import FinishReason
+from .lifecycle import SupervisorMessage, ToSupervisor
 from .replies import SchedulerReply
 from .requests import ClientHello, ClientMessage, Submit
 from .sampling import SamplingParams
@@ -27,6 +28,8 @@ _DIRECTIONS = (
     ("Scheduler to client", SchedulerReply),
     ("Scheduler to worker", ToWorker),
     ("Worker to scheduler", WorkerMessage),
+    ("Supervisor to scheduler", SupervisorMessage),
+    ("Scheduler to supervisor", ToSupervisor),
 )
 
 
@@ -35,7 +38,7 @@ def document() -> str:
     parts = [_introduction()]
     for title, union in _DIRECTIONS:
         parts.append(f"## {title}\n")
-        parts += [_describe(kind) for kind in typing.get_args(union)]
+        parts += [_describe(kind) for kind in typing.get_args(union) or (union,)]
     parts.append("## Parts of messages\n")
     parts += [_describe(kind) for kind in records()]
     parts.append("## Finish reasons\n")

@@ -1,4 +1,4 @@
-"""How workers join a scheduler, and how processes are told to stop."""
+"""How workers join a scheduler, how their ends are told, and how processes are told to stop."""
 
 from .base import Message, Record
 
@@ -67,3 +67,30 @@ class WorkerFailed(Message, frozen=True):
 
 class Stop(Message, frozen=True):
     """To a worker: finish the step in hand, then exit 0."""
+
+
+class Watch(Message, frozen=True):
+    """From whoever started the processes, each second: is there progress? Answered by `Progress`."""
+
+
+class ProcessEnded(Message, frozen=True):
+    """From whoever started the processes: a worker's process is gone."""
+
+    group: int  # worker group
+    rank: int  # of the worker in it
+    pid: int  # of the process
+    fault: bool  # it failed by itself; False when somebody outside ended it, who accuses no request
+    cause: str  # how it ended, one line for people
+
+
+class Progress(Message, frozen=True):
+    """Answer to `Watch`."""
+
+    incarnation: int  # of the scheduler; `count` begins anew with each
+    count: int  # steps completed, and faults narrowed down to fewer requests
+    ready: bool  # a generation could run now
+    stuck: tuple[int, ...]  # pids of workers whose step takes longer than any that only is slow
+
+
+SupervisorMessage = Watch | ProcessEnded
+ToSupervisor = Progress

@@ -7,13 +7,22 @@ from collections.abc import Callable
 import zmq
 
 from ..protocol.base import Message
-from ..protocol.channels import Sent, bind_router, send_to
-from ..protocol.codec import client_decoder, encode, worker_decoder
+from ..protocol.channels import SUPERVISOR, Sent, bind_router, send_to
+from ..protocol.codec import client_decoder, encode, supervisor_decoder, worker_decoder
 from ..protocol.config import SchedulerConfig
 from ..protocol.errors import ProtocolError
 from ..protocol.lifecycle import Stop
-from .core.commands import Command, Log, SendClient, SendWorker
-from .core.events import ClientGone, ClientSlow, Event, FromClient, FromWorker, Turn, WorkerGone
+from .core.commands import Command, Log, SendClient, SendSupervisor, SendWorker
+from .core.events import (
+    ClientGone,
+    ClientSlow,
+    Event,
+    FromClient,
+    FromSupervisor,
+    FromWorker,
+    Turn,
+    WorkerGone,
+)
 from .core.scheduler import Scheduler
 from .journal import Journal
 from .metrics import Metrics
@@ -54,6 +63,7 @@ class Loop:
         self._clients = bind_router(self._context, config.client_endpoint, *config.extra_endpoints)
         self._workers = bind_router(self._context, config.worker_endpoint)
         self._from_client, self._from_worker = client_decoder(), worker_decoder()
+        self._from_supervisor = supervisor_decoder()
         self._outbox = Outbox()
         self._stop_fd = stop_fd
         self._poller = zmq.Poller()
@@ -119,6 +129,8 @@ class Loop:
         return FromClient(self._clock(), identity, self._from_client.decode(frame))
 
     def _worker_event(self, identity: bytes, frame: bytes) -> Event:
+        if identity == SUPERVISOR:
+            return FromSupervisor(self._clock(), self._from_supervisor.decode(frame))
         worker, _, rank = identity[1:].partition(b".")
         if identity[:1] != b"w" or not worker.isdigit() or not rank.isdigit():
             raise ProtocolError(f"no worker is called {identity!r}")
@@ -150,6 +162,8 @@ class Loop:
                     events.append(WorkerGone(self._clock(), worker, rank))
             case SendClient(client=client, message=reply):
                 self._send_client(client, reply, events)
+            case SendSupervisor(message=answer):
+                send_to(self._workers, SUPERVISOR, encode(answer))  # it asks again
             case Log(level=level, text=text):
                 _log.log(level, "%s", text)
 

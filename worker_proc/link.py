@@ -49,14 +49,20 @@ class SchedulerLink:
         self.socket.connect(config.scheduler_endpoint)
         self._connected = False
 
-    def greet(self) -> None:
-        """Read what happened to the connection, and introduce this worker where it is new."""
+    def greet(self) -> bool:
+        """Read what happened to the connection, and introduce this worker where it is new.
+
+        Returns whether it did so: nobody waits any more for what it was told before.
+        """
+        greeted = False
         while self.monitor.poll(0):
             self._connected = recv_monitor_message(self.monitor)["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED
             if self._connected:
+                greeted = True
                 self.send(self._hello)
                 if self._ready is not None:
                     self.send(self._ready)
+        return greeted
 
     def announce(self, ready: WorkerReady) -> None:
         """The worker can execute plans: say so now if a scheduler is there, and to any that comes."""

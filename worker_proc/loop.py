@@ -52,7 +52,8 @@ class WorkerLoop:
             ready = dict(self._poller.poll())
             if self._stop.readable.fileno() in ready:
                 return
-            self._link.greet()
+            if self._link.greet():
+                self._discard()
             if not self._drain():
                 return
 

@@ -39,6 +39,9 @@ _GROUPS: dict[str, dict[str, str]] = {
         "fair_weights": "name=weight,... of users, for the order fair",
         "max_batch_delay_ms": "time that a prompt may wait for others to share its first step",
     },
+    "faults": {
+        "max_restarts": "restarts of a process that ended, without a completed step between them",
+    },
     "diagnosis": {
         "journal": "file that the scheduler writes every event to, for octavo replay; it holds prompts",
         "log_level": "DEBUG, INFO, WARNING or ERROR",

@@ -29,7 +29,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "target_ttft_ms": (0.0, 1e9),
     "target_itl_ms": (0.0, 1e6),
     "max_batch_delay_ms": (0.0, 1e5),
-    "max_restarts": (0, 0),
+    "max_restarts": (0, 1000),
 }
 _CHOICES: dict[str, tuple[str, ...]] = {
     "device": DEVICES,
@@ -86,7 +86,7 @@ class EngineArgs:
     fair_weights: str = ""  # "name=weight,..." of users, for "fair"
     target_itl_ms: float = 0.0  # pace that decodes keep while prompts are read; 0: none
     max_batch_delay_ms: float = 0.0  # prompts may wait so long for others to share their first step
-    max_restarts: int = 0  # a process that ends takes the engine with it
+    max_restarts: int = 3  # of one process, without a completed step between; 0: its end is the engine's
     trust_remote_code: bool = False  # code from a model folder is never run
     disable_log_stats: bool = False  # either way: there are none in the log
     journal: str = ""  # file that the scheduler writes its events to

@@ -217,7 +217,11 @@ class AsyncLLMEngine:
         if self._client is not None:
             self._client.close()
         client = AsyncClient(
-            self._tokenizer, "async-engine", root_cause=self._poll, draw_seed=self._draw_seed
+            self._tokenizer,
+            "async-engine",
+            recover=self._processes is not None and self._processes.recovers,
+            root_cause=self._poll,
+            draw_seed=self._draw_seed,
         )
         client.connect(self._endpoint)
         self._client, self._loop = client, loop

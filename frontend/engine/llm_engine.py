@@ -49,7 +49,11 @@ class LLMEngine:
         self.tokenizer: Tokenizer | None = load_tokenizer(self.model.tokenizer_path)
         processes: EngineProcesses = start_engine(args, self.model)
         self._client = SyncClient(
-            self.tokenizer, processes.endpoint, processes.poll, draw_seed=seeds_from(args.seed)
+            self.tokenizer,
+            processes.endpoint,
+            processes.poll,
+            recover=processes.recovers,
+            draw_seed=seeds_from(args.seed),
         )
         self._end = weakref.finalize(self, _end, self._client, processes)
         self._open: dict[str, OutputBuilder] = {}

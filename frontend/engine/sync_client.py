@@ -31,10 +31,14 @@ class SyncClient:
         endpoint: str,
         root_cause: Callable[[], str | None],
         *,
+        recover: bool = False,
         draw_seed: Callable[[], int] = new_seed,
     ) -> None:
-        """`root_cause` is asked why the engine died; None as long as it lives."""
-        self._core = ClientCore(tokenizer, "engine", recover=False, draw_seed=draw_seed)
+        """`root_cause` is asked why the engine died; None as long as it lives, or is being restarted.
+
+        `recover` and `draw_seed` are those of `ClientCore`.
+        """
+        self._core = ClientCore(tokenizer, "engine", recover=recover, draw_seed=draw_seed)
         self._root_cause = root_cause
         self._link = Link(self._core, endpoint)
         self._poller = zmq.Poller()

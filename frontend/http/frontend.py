@@ -25,10 +25,19 @@ _LOOK_EVERY = 0.05  # seconds between looks at what still runs while draining
 
 
 async def run_frontend(config: FrontendConfig, metrics_dir: Path | None) -> None:
-    """Serve until SIGTERM. Raises StartupError when a part cannot be loaded."""
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    await Frontend(config, metrics_dir).run(stop)
+    """Serve until SIGTERM, or SIGUSR1 for an end at once.
+
+    Raises StartupError when a part cannot be loaded.
+    """
+    loop, stop, end_now = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+
+    def end() -> None:
+        end_now.set()
+        stop.set()
+
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    loop.add_signal_handler(signal.SIGUSR1, end)
+    await Frontend(config, metrics_dir).run(stop, end_now)
 
 
 class Frontend:
@@ -42,8 +51,8 @@ class Frontend:
         self.service = Service(config, metrics_dir=metrics_dir)
         self._server = Server(build_app(self.service))
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Serve until `stop` is set, then let running requests end.
+    async def run(self, stop: asyncio.Event, end_now: asyncio.Event | None = None) -> None:
+        """Serve until `stop` is set, then let running requests end; no longer once `end_now` is set.
 
         Raises StartupError when a part cannot be loaded.
         """
@@ -55,7 +64,7 @@ class Frontend:
         try:
             await _first_of(stopping, serving, loading)
             await _first_of(stopping, serving)
-            await _drain(service)
+            await _drain(service, end_now or asyncio.Event())
         finally:
             service.close()
             server.should_exit = True
@@ -95,12 +104,14 @@ async def _first_of(*tasks: "asyncio.Task[None] | asyncio.Task[bool]") -> None:
         task.result()
 
 
-async def _drain(service: Service) -> None:
-    """Refuse new requests and wait for the running ones, as long as they have time and an engine."""
+async def _drain(service: Service, end_now: asyncio.Event) -> None:
+    """Refuse new requests and wait for the running ones, as long as they have time and an engine may come."""
     service.draining = True
     timeout = service.config.shutdown_timeout
     deadline = time.monotonic() + timeout
-    while service.open_requests and service.engine_ready and time.monotonic() < deadline:
+    while service.open_requests and not service.engine_dead and time.monotonic() < deadline:
+        if end_now.is_set():
+            break
         await asyncio.sleep(_LOOK_EVERY)
     if service.open_requests:
         _log.warning("%d requests end unfinished", service.open_requests)

@@ -63,6 +63,11 @@ class Service:
         core = self._engine.core if self._engine is not None else None
         return core is not None and core.ready and core.limits is not None
 
+    @property
+    def engine_dead(self) -> bool:
+        """Whether no generation will ever run again."""
+        return self._engine is not None and self._engine.core.fatal
+
     def check_ready(self) -> None:
         """Raises EngineUnavailableError when no generation could run now."""
         if (reason := self.unready) is not None:

@@ -37,9 +37,14 @@ class Ending:
     status: int  # exit status, or minus the signal that ended it
     cause: str  # its own last words, `Kind: message`; empty when it left none
 
-    def __str__(self) -> str:
+    @property
+    def how(self) -> str:
+        """What is known of the end, for people."""
         how = f"was ended by {_signal_name(-self.status)}" if self.status < 0 else f"ended ({self.status})"
-        return f"{self.role} {how}: {self.cause}" if self.cause else f"{self.role} {how}"
+        return f"{how}: {self.cause}" if self.cause else how
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.how}"
 
 
 class Child:
@@ -96,10 +101,10 @@ class Child:
             return ""
 
 
-def end_all(children: Sequence[Child], *, within: float) -> None:
-    """Ask the children to end, and after `within` seconds end those that did not."""
+def end_all(children: Sequence[Child], *, within: float, number: int = signal.SIGTERM) -> None:
+    """Ask the children to end, by a signal, and after `within` seconds end those that did not."""
     for child in children:
-        child.signal(signal.SIGTERM)
+        child.signal(number)
     deadline = time.monotonic() + within
     for child in children:
         child.wait(deadline - time.monotonic())

@@ -12,7 +12,7 @@ from .children import ChildSpec
 from .run_dir import RunDir
 
 CLIENTS = "clients"
-_WORKERS = "workers"
+WORKERS = "workers"
 _CPU_KV_BYTES = 512 << 20
 _FEW_CORES = 4  # where polling for a message takes a core away from the work
 _POLL_US = 200
@@ -50,7 +50,7 @@ def _scheduler_config(
         run_dir=str(run_dir.path),
         client_endpoint=run_dir.endpoint(CLIENTS),
         extra_endpoints=extra_endpoints,
-        worker_endpoint=run_dir.endpoint(_WORKERS),
+        worker_endpoint=run_dir.endpoint(WORKERS),
         lifeline_fd=lifeline.read_fd,
         parent_pid=os.getpid(),
         model=model.served_name,
@@ -80,7 +80,7 @@ def _worker_config(
 ) -> WorkerConfig:
     return WorkerConfig(
         run_dir=str(run_dir.path),
-        scheduler_endpoint=run_dir.endpoint(_WORKERS),
+        scheduler_endpoint=run_dir.endpoint(WORKERS),
         lifeline_fd=lifeline.read_fd,
         parent_pid=os.getpid(),
         group_size=args.tensor_parallel_size,

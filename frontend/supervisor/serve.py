@@ -14,7 +14,7 @@ from ..engine.args import EngineArgs
 from ..engine.resolve import ResolvedModel, resolve_model
 from ..http.config import FrontendConfig
 from .children import ChildSpec
-from .configs import CLIENTS, engine_specs
+from .configs import CLIENTS, WORKERS, engine_specs
 from .ports import bind_port
 from .run_dir import RunDir, create_run_dir, use_run_dir
 from .supervisor import ServerParts, Supervisor
@@ -64,9 +64,11 @@ def serve(engine: EngineArgs, args: ServeArgs, on_ready: Callable[[Started], Non
         parts = ServerParts(
             model=model.served_name,
             endpoint=run_dir.endpoint(CLIENTS),
+            control=run_dir.endpoint(WORKERS),
             engine=engine_specs(engine, model, run_dir, lifeline, args.zmq_endpoints),
             frontends=_frontend_specs(engine, args, model, run_dir, lifeline, listener.fileno()),
             shutdown_timeout=args.shutdown_timeout,
+            max_restarts=engine.max_restarts,
         )
         phases.end("configuration")
 

@@ -114,6 +114,7 @@ class Draft:
             tenancy=worker.rows.tenancy[rows],
             end=start + count,
             sampled=sampled,
+            num_tokens=int(count.sum()),
             sampled_rows=rows[sampled].astype(np.int32).tobytes(),
             chunk_rows=tuple(chunk[0] for chunk in self._chunks),
             work=StepWork(len(rows), int(count.sum()) - len(self._decodes), int(start.sum()), self._attended),

@@ -40,7 +40,9 @@ class ResultReader:
         at, tokens = self._tokens(step, result)
         logprobs = LogprobRows.read(result.logprobs, len(tokens)) if result.logprobs else None
         flight.popleft()
-        self._worker.model.learn(step.work, self._now - max(step.sent, self._worker.last_result))
+        took = self._now - max(step.sent, self._worker.last_result)
+        self._worker.model.learn(step.work, took)
+        self._worker.pace.took(took, step.num_tokens)
         self._worker.last_result = self._now
         times = StepTimes(result.device_ms / 1e3, result.host_ms / 1e3, self._now - step.sent)
         self._state.stats.steps += 1

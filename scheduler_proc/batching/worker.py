@@ -10,6 +10,7 @@ from ...protocol.lifecycle import KVGroup
 from ..core.request import Choice
 from ..memory.kv_cache import KVCache
 from .followers import Followers
+from .pace import StepPace
 from .rows import Ints, Rows
 from .step_model import StepModel, StepWork
 
@@ -24,6 +25,7 @@ class Step:
     tenancy: Ints  # [R] whose they were
     end: Ints  # [R] position behind the last token computed
     sampled: Ints  # [S] indexes into the R columns
+    num_tokens: int  # it computes
     sampled_rows: bytes  # int32 column of the S rows, as the result will name them
     chunk_rows: tuple[int, ...]  # rows that read part of a prompt
     work: StepWork
@@ -35,6 +37,7 @@ class Rank:
 
     incarnation: int = -1  # -1: none has said hello
     ready: bool = False
+    pid: int = -1  # of its process
 
 
 @dataclass(slots=True)
@@ -50,6 +53,7 @@ class Worker:
     rows: Rows = field(default_factory=lambda: Rows(0))
     budget: int = 0  # tokens a step may compute
     flight: deque[Step] = field(default_factory=deque)
+    pace: StepPace = field(default_factory=StepPace)
     next_row: int = 0  # where rows go on to take turns when not all can decode
     released: list[int] = field(default_factory=list)  # rows freed since the last plan
     num_released: int = 0  # rows freed ever

@@ -1,6 +1,7 @@
 """All that the scheduler can ask its loop to do, in the order in which it is to be done."""
 
 from ...protocol.base import Message
+from ...protocol.lifecycle import ToSupervisor
 from ...protocol.replies import SchedulerReply
 from ...protocol.steps import ToWorker
 
@@ -20,6 +21,12 @@ class SendWorker(Message, frozen=True):
     message: ToWorker
 
 
+class SendSupervisor(Message, frozen=True):
+    """Answer whoever started the processes."""
+
+    message: ToSupervisor
+
+
 class Log(Message, frozen=True):
     """Write a line to the log."""
 
@@ -27,4 +34,4 @@ class Log(Message, frozen=True):
     text: str
 
 
-Command = SendClient | SendWorker | Log
+Command = SendClient | SendWorker | SendSupervisor | Log

@@ -73,7 +73,8 @@ def _submit(state: SchedulerState, client: Client, submit: Submit, now: float) -
             raise ProtocolError(client.refused)
         limits = state.limits()
         check_submit(limits, submit)
-        _check_queue(state, submit)
+        if not submit.attempt:  # one that is taken up again was let in before
+            _check_queue(state, submit)
     except OctavoError as error:
         state.stats.reject(error.kind)
         state.send(

@@ -1,6 +1,7 @@
 """All that can happen to the scheduler. `now` is in seconds on a clock that never goes back."""
 
 from ...protocol.base import Message
+from ...protocol.lifecycle import SupervisorMessage
 from ...protocol.requests import ClientMessage
 from ...protocol.steps import WorkerMessage
 
@@ -44,10 +45,17 @@ class WorkerGone(Message, frozen=True):
     rank: int
 
 
+class FromSupervisor(Message, frozen=True):
+    """Whoever started the processes said something."""
+
+    now: float
+    message: SupervisorMessage
+
+
 class Turn(Message, frozen=True):
     """All that was waiting has been handed over: look at the clock, plan steps, tell the clients."""
 
     now: float
 
 
-Event = FromClient | ClientGone | ClientSlow | FromWorker | WorkerGone | Turn
+Event = FromClient | ClientGone | ClientSlow | FromWorker | WorkerGone | FromSupervisor | Turn

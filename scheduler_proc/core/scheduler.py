@@ -4,10 +4,10 @@ from ...protocol.config import SchedulerConfig
 from ...protocol.errors import RequestTimeoutError, SlowClientError
 from ...protocol.ids import FinishReason
 from ...protocol.replies import EngineStats
-from . import doors, workers
+from . import doors, supervision, workers
 from .commands import Command, SendClient
 from .ends import end_request
-from .events import ClientGone, ClientSlow, Event, FromClient, FromWorker, Turn, WorkerGone
+from .events import ClientGone, ClientSlow, Event, FromClient, FromSupervisor, FromWorker, Turn, WorkerGone
 from .state import Identity, SchedulerState
 from .stats import Stats
 from .validate import validate, validate_idle
@@ -33,6 +33,8 @@ class Scheduler:
                 self._lost(event, now)
             case WorkerGone(worker=index, rank=rank):
                 workers.on_gone(state, index, rank, now)
+            case FromSupervisor(message=told):
+                supervision.on_message(state, told, now)
         if state.config.validate:
             validate(state)
         commands, state.out = state.out, []
@@ -62,6 +64,7 @@ class Scheduler:
             if owed is not None:
                 state.send(owed.identity, deltas)
         self._broadcast()
+        supervision.tell_progress(state, now)
 
     def _broadcast(self) -> None:
         """Tell every client when readiness changed; progress of a start is told to those who ask."""

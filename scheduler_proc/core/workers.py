@@ -53,7 +53,7 @@ def _hello(state: SchedulerState, worker: Worker, rank: Rank, hello: WorkerHello
         rank.incarnation, rank.ready = -1, False
         return
     # The same life greets again after its connection broke: what was under way between us may be lost.
-    rank.incarnation, rank.ready = hello.incarnation, False
+    rank.incarnation, rank.ready, rank.pid = hello.incarnation, False, hello.pid
     requeue(state, worker, f"worker {worker.index} is starting", now)
 
 

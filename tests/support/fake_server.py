@@ -36,6 +36,7 @@ def main(run_dir_path: str, processes: str, shutdown_timeout: str) -> int:
     parts = ServerParts(
         model="fake",
         endpoint=run_dir.endpoint("clients"),
+        control=run_dir.endpoint("workers"),
         engine=tuple(spec for spec in specs if not spec.role.startswith("frontend")),
         frontends=tuple(spec for spec in specs if spec.role.startswith("frontend")),
         shutdown_timeout=float(shutdown_timeout),

@@ -72,6 +72,8 @@ class Stop(Message, frozen=True):
 class Watch(Message, frozen=True):
     """From whoever started the processes, each second: is there progress? Answered by `Progress`."""
 
+    token: int  # repeated in the answer, at least 1
+
 
 class ProcessEnded(Message, frozen=True):
     """From whoever started the processes: a worker's process is gone."""
@@ -84,8 +86,9 @@ class ProcessEnded(Message, frozen=True):
 
 
 class Progress(Message, frozen=True):
-    """Answer to `Watch`."""
+    """Answer to `Watch`, and told unasked when a generation can run, or cannot any more."""
 
+    token: int  # of the question, 0 when it is told unasked
     incarnation: int  # of the scheduler; `count` begins anew with each
     count: int  # steps completed, and faults narrowed down to fewer requests
     ready: bool  # a generation could run now

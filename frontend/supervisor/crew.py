@@ -15,7 +15,7 @@ from .watch import EngineWatch
 _log = logging.getLogger(__name__)
 
 _BEAT_SECONDS = 1.0
-_ANSWER_SECONDS = 0.5  # for a scheduler that lives to say how far it has come
+_ANSWER_SECONDS = 2.0  # for a scheduler that lives to say how far it has come
 _SILENT_SECONDS = 20.0  # a scheduler that answers nothing for so long hangs
 _OWN_FAULTS = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
 _SCHEDULER = "scheduler"
@@ -52,7 +52,7 @@ class Crew:
         self._watch = EngineWatch(control)
         self._due: dict[str, tuple[float, ChildSpec]] = {}  # when which process starts again
         self._hung: dict[int, _Hang] = {}  # by pid: processes that were ended here
-        self._beat_due = time.monotonic() + _BEAT_SECONDS
+        self._beat_due = time.monotonic()
         self._children: dict[str, Child] = {}
         self.num_restarts: dict[str, int] = {spec.role: 0 for spec in specs}
         try:
@@ -75,8 +75,8 @@ class Crew:
         """Start what is due, and look after those that hang; True when a process was started."""
         now = time.monotonic()
         if now >= self._beat_due:
-            self._beat_due = now + _BEAT_SECONDS
             self._look()
+            self._beat_due = now + _BEAT_SECONDS
         due = [spec for at, spec in self._due.values() if at <= now]
         for spec in due:
             del self._due[spec.role]
@@ -95,9 +95,11 @@ class Crew:
         ending = self._explained(ending)
         if not self._restarts.limit:
             return ending
+        scheduler = self._children[_SCHEDULER]
         if ending.role == _SCHEDULER:
+            self._watch.read()  # what it said before its end
             self._watch.forget()
-        else:
+        elif scheduler.ending is None:
             self._watch.ask()
             self._look(within=_ANSWER_SECONDS)
         if not self._watch.was_ready:
@@ -131,9 +133,8 @@ class Crew:
         for child in self.children:
             if child.pid in stuck and child.ending is None:
                 self._end_hung(child, "it made no progress with a step")
-        silent = self._watch.silent_since
         scheduler = self._children.get(_SCHEDULER)
-        if silent is not None and time.monotonic() - silent > _SILENT_SECONDS and scheduler is not None:
+        if scheduler is not None and self._watch.silence > _SILENT_SECONDS:
             self._watch.forget()
             self._end_hung(scheduler, f"it answered nothing for {_SILENT_SECONDS:g} s")
         self._watch.ask()

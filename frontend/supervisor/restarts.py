@@ -33,7 +33,7 @@ class Restarts:
         self._records.setdefault(role, _Record()).started = now
 
     def ended(self, role: str, now: float, progress: int) -> float | None:
-        """When to start the process again, None for never. `progress` only grows, and does so with each step."""
+        """When to start the process again, None for never. `progress` grows with each step."""
         record = self._records.setdefault(role, _Record())
         if progress > record.progress:
             record.count = 0

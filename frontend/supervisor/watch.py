@@ -21,42 +21,50 @@ class EngineWatch:
     Attributes:
         progress: steps completed, and faults narrowed down; only grows.
         was_ready: whether a generation could run at some time.
-        silent_since: when the scheduler was first asked without an answer so far; None when none is due.
     """
 
     def __init__(self, endpoint: str) -> None:
         self.progress = 0
         self.was_ready = False
-        self.silent_since: float | None = None
         self._decoder = to_supervisor_decoder()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = new_dealer(self._context, SUPERVISOR, endpoint)
         self._socket.connect(endpoint)
         self._seen: tuple[int, int] = (-1, 0)  # incarnation of the scheduler, and its count
         self._stuck: frozenset[int] = frozenset()
+        self._token = 0  # of the last question
+        self._asked: float | None = None  # when the first question was asked that has no answer
+        self._heard = False  # this life of the scheduler has answered
+
+    @property
+    def silence(self) -> float:
+        """Seconds for which a scheduler that used to answer has not done so."""
+        return time.monotonic() - self._asked if self._heard and self._asked is not None else 0.0
 
     def ask(self) -> None:
-        """Ask for progress."""
-        if self.silent_since is None:
-            self.silent_since = time.monotonic()
-        send(self._socket, encode(Watch()))
+        """Ask for progress. An answer to an earlier question is then no longer waited for."""
+        if self._asked is None:
+            self._asked = time.monotonic()
+        self._token += 1
+        send(self._socket, encode(Watch(self._token)))
 
     def read(self, within: float = 0.0) -> set[int]:
-        """Take in the answers that have come, and one that comes `within` so many seconds.
+        """Take in the answers that have come, and the one that is due if it comes `within` so many seconds.
 
         Returns pids of workers that were stuck in an answer and in the one before it: the first may have been
         given by a scheduler, or a machine, that had itself just stood still.
         """
         stuck: set[int] = set()
-        wait = round(within * 1e3)
-        while self._socket.poll(wait):
-            wait = 0
+        deadline = time.monotonic() + within
+        while self._socket.poll(self._patience(deadline)):
             try:
                 answer = self._decoder.decode(self._socket.recv(zmq.DONTWAIT))
             except ProtocolError as error:
                 _log.error("dropped a message of the scheduler: %s", error)
                 continue
-            self.silent_since = None
+            self._heard = True
+            if answer.token == self._token:
+                self._asked = None
             stuck |= self._take(answer)
         return stuck
 
@@ -68,11 +76,15 @@ class EngineWatch:
 
     def forget(self) -> None:
         """The scheduler is gone: what it was asked will not be answered."""
-        self.silent_since = None
+        self._asked, self._heard = None, False
 
     def close(self) -> None:
         self._socket.close(0)
         self._context.term()
+
+    def _patience(self, deadline: float) -> int:
+        """Milliseconds to wait for an answer."""
+        return 0 if self._asked is None else max(0, round((deadline - time.monotonic()) * 1e3))
 
     def _take(self, answer: Progress) -> set[int]:
         incarnation, before = self._seen

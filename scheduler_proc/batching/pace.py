@@ -1,7 +1,7 @@
 """How long steps of a worker take at most: enough to tell a step that is slow from one that will never end.
 
-The model of a step's cost is fitted to what is usual, and wrong by any factor before it has seen the like; what
-is said here may be much too long, and is never much too short.
+The model of a step's cost is fitted to what is usual, and wrong by any factor before it has seen the like;
+what is said here may be much too long, and is never much too short.
 """
 
 _UNKNOWN = 1.0  # seconds a token, before any step was measured: slower than every device that is of use

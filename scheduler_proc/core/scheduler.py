@@ -72,6 +72,7 @@ class Scheduler:
         if ready == self.state.told_ready:
             return
         self.state.told_ready = ready
+        supervision.readiness_changed(self.state)
         status = doors.status(self.state)
         self.state.out += [SendClient(client.identity, status) for client in self.state.clients.all()]
 

@@ -47,7 +47,8 @@ class SchedulerState:
     out: list[Command] = field(default_factory=list)
     gather_until: float = float("inf")  # when the prompts collected so far are to start
     told_ready: bool = False  # what clients know
-    watched: bool = False  # the supervisor asks for progress
+    supervised: bool = False  # somebody has asked for progress
+    owed: int | None = None  # token of the answer that is owed for it
     serials: int = 0
     _deadlines: list[tuple[float, int]] = field(default_factory=list)  # a heap, with serials of requests
     _timed: dict[int, Request] = field(default_factory=dict)  # open requests with a deadline, by serial

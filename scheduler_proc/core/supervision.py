@@ -14,19 +14,25 @@ def on_message(state: SchedulerState, message: SupervisorMessage, now: float) ->
     """Act on a message of the supervisor."""
     match message:
         case Watch():
-            state.watched = True
+            state.supervised, state.owed = True, message.token
         case ProcessEnded():
             _ended(state, message, now)
 
 
+def readiness_changed(state: SchedulerState) -> None:
+    """The supervisor is told, asked or not."""
+    if state.supervised and state.owed is None:
+        state.owed = 0
+
+
 def tell_progress(state: SchedulerState, now: float) -> None:
     """Answer the question for progress; when everything that has arrived was handled, not before."""
-    if not state.watched:
+    token, state.owed = state.owed, None
+    if token is None:
         return
-    state.watched = False
     stuck = [rank.pid for worker in state.workers if is_stuck(worker, now) for rank in worker.ranks]
     ready, _ = state.readiness()
-    answer = Progress(state.identity.incarnation, state.stats.steps, ready, tuple(stuck))
+    answer = Progress(token, state.identity.incarnation, state.stats.steps, ready, tuple(stuck))
     state.out.append(SendSupervisor(answer))
 
 

@@ -111,7 +111,7 @@ def health(url: str) -> int:
 
 @pytest.mark.parametrize("role", ["scheduler", "worker-0-0"])
 def test_o57_a_dead_engine_is_not_healthy_and_nothing_hangs(serve: Serve, role: str) -> None:
-    server = serve(*SIM, "--sim", "step_ms=5")
+    server = serve(*SIM, "--sim", "step_ms=5", "--max-restarts", "0")
     url = server.url
     stream = OpenStream(url, max_tokens=1900)
     server.kill(role)
@@ -228,7 +228,8 @@ def test_o60_sigterm_gives_a_long_stream_an_error_frame_in_the_end(serve: Serve)
 @pytest.mark.parametrize("role", ["supervisor", "frontend-0", "scheduler", "worker-0-0"])
 @pytest.mark.parametrize("when", ["loading", "loaded"])
 def test_o60_a_kill_leaves_no_orphan(serve: Serve, role: str, when: str) -> None:
-    server = serve(*(NEVER_READY if when == "loading" else SIM), wait=when == "loaded")
+    flags = NEVER_READY if when == "loading" else (*SIM, "--max-restarts", "0")
+    server = serve(*flags, wait=when == "loaded")
     server.wait_state("processes")
     url = server.url
     stream = OpenStream(url, max_tokens=1900) if when == "loaded" else None

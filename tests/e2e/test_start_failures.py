@@ -183,7 +183,8 @@ def test_a_load_that_fails_ends_the_server_with_its_cause(model: Path, tmp_path:
 
 
 def test_a_worker_that_crashes_while_serving_ends_the_server_with_its_exception(model: Path) -> None:
-    with start_server(model, "--device", "sim", "--sim", "crash_after=1") as server:
+    flags = ("--device", "sim", "--sim", "crash_after=1", "--max-restarts", "0")
+    with start_server(model, *flags) as server:
         answer = httpx.post(f"{server.url}/v1/completions", json={"prompt": [5], "max_tokens": 4}, timeout=10)
         assert answer.status_code >= 500
         assert server.wait_exit(WITHIN) == DIED

@@ -94,8 +94,10 @@ class HttpFrontend:
 
         self.scheduler.script = script
 
-    def stop(self) -> None:
-        """As SIGTERM does: returns when it has ended."""
+    def stop(self, at_once: bool = False) -> None:
+        """As SIGTERM does, or SIGUSR1 with `at_once`: returns when it has ended."""
+        if at_once:
+            self._loop.call_soon_threadsafe(self._end_now.set)
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
 
@@ -108,9 +110,10 @@ class HttpFrontend:
     def _run(self) -> None:
         async def run() -> None:
             self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+            self._end_now = asyncio.Event()
             self.frontend = Frontend(self._config, None)
             self._started.set()
-            await self.frontend.run(self._stop)
+            await self.frontend.run(self._stop, self._end_now)
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run())

@@ -31,7 +31,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def engine(model: Path) -> Iterator[EngineProcesses]:
-    engine = start_engine(EngineArgs(model=str(model), device="sim"))
+    engine = start_engine(EngineArgs(model=str(model), device="sim", max_restarts=0))
     yield engine
     engine.close()
 

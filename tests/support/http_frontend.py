@@ -94,7 +94,7 @@ class HttpFrontend:
 
         self.scheduler.script = script
 
-    def stop(self, at_once: bool = False) -> None:
+    def stop(self, *, at_once: bool = False) -> None:
         """As SIGTERM does, or SIGUSR1 with `at_once`: returns when it has ended."""
         if at_once:
             self._loop.call_soon_threadsafe(self._end_now.set)

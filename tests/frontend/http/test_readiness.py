@@ -98,7 +98,7 @@ def test_what_cannot_end_in_time_ends_with_an_error(folder: Path, why: str) -> N
             parts = stream.iter_bytes()
             content = next(parts)
             began = time.monotonic()
-            stopping = threading.Thread(target=frontend.stop, args=(why == "told",))
+            stopping = threading.Thread(target=frontend.stop, kwargs={"at_once": why == "told"})
             stopping.start()
             content += b"".join(parts)
         events = parse_events(content)

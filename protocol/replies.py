@@ -72,6 +72,18 @@ class LogprobColumns(Record, frozen=True):
     ranks: bytes  # int32 column, one a token: rank of the chosen token, 1 the most likely; 0 without logprobs
 
 
+class PromptLogprobs(Record, frozen=True):
+    """Log-probabilities of some prompt tokens of a request, each given those before it.
+
+    All come before the first token of a choice, or with it. After a preemption some may come again.
+    """
+
+    request: int  # client's number of it
+    attempt: int  # as in `Deltas`
+    start: int  # position of the first of them in the prompt, at least 1
+    logprobs: LogprobColumns  # one token for each position from there on
+
+
 class Deltas(Message, frozen=True):
     """New tokens and ends of one client's choices: one message a client a step. Columns are equally long."""
 
@@ -86,6 +98,7 @@ class Deltas(Message, frozen=True):
     starts: tuple[Start, ...] = ()  # for entries that hold a choice's first token
     faults: tuple[Fault, ...] = ()  # for entries that end with an error or a timeout
     logprobs: LogprobColumns | None = None  # in the order of `tokens`; absent when none was asked for
+    prompt_logprobs: tuple[PromptLogprobs, ...] = ()  # of requests that asked for them
 
 
 class EngineStats(Record, frozen=True):

@@ -40,9 +40,10 @@ _INT_RANGES: dict[str, tuple[int, int]] = {
     "min_tokens": (0, 2**31 - 1),
     "max_tokens": (1, 2**31 - 1),
     "logprobs": (0, MAX_LOGPROBS),
+    "prompt_logprobs": (0, MAX_LOGPROBS),
     "seed": (-(2**63), 2**64 - 1),
 }
-_OPTIONAL_INTS = frozenset({"max_tokens", "logprobs", "seed"})
+_OPTIONAL_INTS = frozenset({"max_tokens", "logprobs", "prompt_logprobs", "seed"})
 _BOOLS = (
     "ignore_eos",
     "detokenize",
@@ -79,6 +80,7 @@ class SamplingParams(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_un
     bad_words: list[str] | None = None  # words that must not be generated
     structured_outputs: StructuredOutputsParams | None = None  # a grammar that the output obeys
     logprobs: int | None = None  # how many most likely tokens to report beside the chosen one
+    prompt_logprobs: int | None = None  # the same for each token of the prompt but the first
     detokenize: bool = True  # False: outputs hold token ids and an empty text
     skip_special_tokens: bool = True  # leave special tokens out of the text
     spaces_between_special_tokens: bool = True  # in the text, when they are not skipped

@@ -22,6 +22,9 @@ class NewRow(Record, frozen=True):
     choice: int  # draws are a function of (seed, choice, absolute position)
     blocks: tuple[bytes, ...]  # int32 column for each KV group: block ids from position 0 on
     bad_words: tuple[bytes, ...] = ()  # int32 columns
+    prompt_logprobs: int = (
+        -1
+    )  # alternatives to report beside each prompt token that is computed; -1: no report
 
 
 class StepPlan(Message, frozen=True):
@@ -39,6 +42,14 @@ class StepPlan(Message, frozen=True):
     start: bytes  # int32 column: position of the first token to compute (num_computed)
     num_tokens: bytes  # int32 column: how many tokens to compute from there
     samples: bytes  # int32 column: 1 when the last of them is the last known token, so a token is drawn
+
+
+class RowPromptLogprobs(Record, frozen=True):
+    """Log-probabilities of some prompt tokens of a row, each given those before it."""
+
+    row: int  # its row
+    start: int  # position of the first of them, at least 1
+    logprobs: LogprobColumns  # one token for each position from there on
 
 
 class RowError(Record, frozen=True):
@@ -59,6 +70,7 @@ class StepResult(Message, frozen=True):
     host_ms: float  # time from taking the plan to having the result
     logprobs: LogprobColumns | None = None  # in the order of `token`
     errors: tuple[RowError, ...] = ()  # rows that drew nothing because they failed
+    prompt_logprobs: tuple[RowPromptLogprobs, ...] = ()  # of rows that were to report them
 
 
 WorkerMessage = WorkerHello | WorkerProgress | WorkerReady | WorkerFailed | StepResult

@@ -17,6 +17,7 @@ def size_of(message: Message) -> int:
     entries = len(message.request) // 8
     logprobs = message.logprobs
     told = len(logprobs.tokens) + len(logprobs.values) if logprobs else 0
+    told += sum(len(part.logprobs.tokens) + len(part.logprobs.values) for part in message.prompt_logprobs)
     return 32 * entries + len(message.tokens) + told + 64 * (len(message.starts) + len(message.faults))
 
 
@@ -36,6 +37,7 @@ def merge(first: Deltas, second: Deltas) -> Deltas:
         + tuple(Start(s.index + size, s.num_cached, s.queued_ms, s.prefill_ms) for s in second.starts),
         faults=first.faults + tuple(Fault(f.index + size, f.kind, f.message) for f in second.faults),
         logprobs=_merge_logprobs(first, second),
+        prompt_logprobs=first.prompt_logprobs + second.prompt_logprobs,
     )
 
 

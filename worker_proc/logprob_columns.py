@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ..protocol.columns import pack_f32, pack_i32
 from ..protocol.replies import LogprobColumns
 
-_FLOOR = -1e30  # JSON has no infinities; a removed token is this unlikely
+FLOOR = -1e30  # JSON has no infinities; a removed token is this unlikely
 
 
 class LogprobWriter:
@@ -27,7 +27,7 @@ class LogprobWriter:
         self._counts.append(1 + len(top))
         self._ranks.append(rank)
         self._tokens += [token, *top]
-        self._values += [max(x, _FLOOR) for x in (value, *values)]
+        self._values += [max(x, FLOOR) for x in (value, *values)]
 
     def columns(self) -> LogprobColumns | None:
         """The columns, or None when no token has logprobs."""

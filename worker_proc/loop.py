@@ -122,5 +122,6 @@ class WorkerLoop:
                 host_ms=(time.perf_counter() - flight.began) * 1e3,
                 logprobs=output.logprobs,
                 errors=output.errors,
+                prompt_logprobs=output.prompt_logprobs,
             )
         )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..protocol.lifecycle import KVGroup
 from ..protocol.replies import LogprobColumns
-from ..protocol.steps import RowError, StepPlan
+from ..protocol.steps import RowError, RowPromptLogprobs, StepPlan
 
 Int32s = NDArray[np.int32]
 
@@ -24,6 +24,7 @@ class StepOutput:
     device_ms: float
     logprobs: LogprobColumns | None = None
     errors: tuple[RowError, ...] = ()
+    prompt_logprobs: tuple[RowPromptLogprobs, ...] = ()
 
 
 class Runner(Protocol):

@@ -23,6 +23,7 @@ class OutputBuilder:
         params = stream.submit.params
         self._kind = params.output_kind
         self._metrics = RequestMetrics(stream.arrival)  # one for all outputs, filled as the request goes on
+        self._prompt_logprobs: list[dict[int, Logprob] | None] | None = None
         self._whole = [CompletionOutput(index, "", []) for index in range(params.n)]
         if params.logprobs is not None:
             for output in self._whole:
@@ -99,6 +100,17 @@ class OutputBuilder:
             shown.setdefault(token, Logprob(value, rank, self._token_text(token)))
         return shown
 
+    def _of_prompt(self) -> list[dict[int, Logprob] | None] | None:
+        """One entry a prompt token, None for the first; the same list for all outputs once it is complete."""
+        told = self.stream.prompt_logprobs
+        if (
+            told is not None
+            and self._prompt_logprobs is None
+            and len(told) == len(self.stream.prompt_ids) - 1
+        ):
+            self._prompt_logprobs = [None, *(self._logprobs(entry) for entry in told)]
+        return self._prompt_logprobs
+
     def _token_text(self, token: int) -> str | None:
         return None if self._tokenizer is None else self._tokenizer.token_text(token)
 
@@ -116,6 +128,7 @@ class OutputBuilder:
             finished=stream.ended,
             metrics=metrics,
             num_cached_tokens=stream.num_cached,
+            prompt_logprobs=self._of_prompt(),
         )
 
 

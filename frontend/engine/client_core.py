@@ -22,6 +22,7 @@ from ...protocol.lifecycle import ModelLimits
 from ...protocol.replies import (
     Accepted,
     Deltas,
+    PromptLogprobs,
     Rejected,
     SchedulerReply,
     Snapshot,
@@ -250,6 +251,7 @@ class ClientCore:
         faults = {fault.index: from_kind(fault.kind, fault.message) for fault in deltas.faults}
         changed: dict[int, Stream] = {}
         end = 0
+        self._take_prompts(deltas.prompt_logprobs, now, changed)
         try:
             for start in deltas.starts:
                 _on_start(self._current(requests[start.index], attempts[start.index]), start, now)
@@ -277,6 +279,19 @@ class ClientCore:
         except (IndexError, ValueError) as error:
             raise ProtocolError(f"deltas whose columns do not fit together: {error}") from error
         return list(changed.values())
+
+    def _take_prompts(self, parts: Sequence[PromptLogprobs], now: float, changed: dict[int, Stream]) -> None:
+        for part in parts:
+            stream = self._current(part.request, part.attempt)
+            if stream is None:
+                continue
+            told = [entry for entry in split_logprobs(part.logprobs) if entry is not None]
+            try:
+                stream.add_prompt(part.start, told)
+            except RequestFailedError as error:
+                self.outgoing.append(Abort(part.request))
+                self._end(stream, now, error)
+                changed[part.request] = stream
 
     def _end(self, stream: Stream, now: float, error: OctavoError | None = None) -> None:
         """The request is over, as a whole."""

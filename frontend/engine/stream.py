@@ -114,8 +114,9 @@ class Stream:
         submit: the message that started it, or took it up again last. number, attempt: of that message.
         error: why the request failed as a whole, None while it did not. ended: nothing more will come.
         accepted: the scheduler has it. num_cached, queued_ms, prefill_ms: as the scheduler reported them
-        with the first token. Times are of `time.monotonic`. on_change: called when there is something to
-        take, if somebody wants that.
+        with the first token. prompt_logprobs: those of its tokens from the second on, complete with the first
+        output token; None when nobody asked. Times are of `time.monotonic`. on_change: called when there is
+        something to take, if somebody wants that.
     """
 
     __slots__ = (
@@ -133,6 +134,7 @@ class Stream:
         "on_change",
         "prefill_ms",
         "prompt_ids",
+        "prompt_logprobs",
         "queued_ms",
         "submit",
     )
@@ -155,6 +157,7 @@ class Stream:
         self.finished_at: float | None = None
         self.on_change: Callable[[], None] | None = None
         params = submit.params
+        self.prompt_logprobs: list[TokenLogprobs] | None = None if params.prompt_logprobs is None else []
         self.choices = [
             Choice(index, _text(tokenizer, prompt_ids, params), params) for index in range(params.n)
         ]
@@ -195,6 +198,18 @@ class Stream:
         if choice.finish is not _NONE:
             self.ended = all(choice.finish is not _NONE for choice in self.choices)
         return stopped
+
+    def add_prompt(self, start: int, logprobs: list[TokenLogprobs]) -> None:
+        """Take log-probabilities of prompt tokens from position `start` on, some of them perhaps again.
+
+        Raises RequestFailedError for a gap.
+        """
+        if self.prompt_logprobs is None:
+            return
+        next_position = len(self.prompt_logprobs) + 1  # nothing precedes the first token
+        if start > next_position:
+            raise RequestFailedError(f"{self.name}: prompt logprobs {next_position} to {start - 1} were lost")
+        self.prompt_logprobs += logprobs[next_position - start :]
 
     def fail(self, error: OctavoError) -> None:
         """The request ends with an error; what was delivered stays."""

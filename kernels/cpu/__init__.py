@@ -6,6 +6,7 @@ Each equals `octavo.kernels.reference` up to rounding; what is not here runs in 
 from .activation import gelu_tanh_mul, silu_mul
 from .attention import AttentionPlan, attend, plan_attention
 from .linear import PackedLinear, embed, linear, pack_linear
+from .moe import Routes, mix_experts, route
 from .norm import add_rms_norm, rms_norm
 from .rope import RopeRows, apply_rope, gather_rope
 from .sampling import apply_bitmask, draw_greedy, draw_inverse_cdf, sample
@@ -14,6 +15,7 @@ __all__ = [
     "AttentionPlan",
     "PackedLinear",
     "RopeRows",
+    "Routes",
     "add_rms_norm",
     "apply_bitmask",
     "apply_rope",
@@ -24,9 +26,11 @@ __all__ = [
     "gather_rope",
     "gelu_tanh_mul",
     "linear",
+    "mix_experts",
     "pack_linear",
     "plan_attention",
     "rms_norm",
+    "route",
     "sample",
     "silu_mul",
 ]

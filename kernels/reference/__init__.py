@@ -10,6 +10,7 @@ from .layers.activation import gelu_tanh_mul, silu_mul
 from .layers.fp8 import fp8_linear, quantize_tokens, quantize_weight
 from .layers.gemv import gemv
 from .layers.kv_cache import write_kv
+from .layers.moe import Routes, mix_experts, route
 from .layers.norm import add_rms_norm, rms_norm
 from .layers.rope import apply_rope, rope_and_write_kv
 from .sampling.bitmask import apply_bitmask
@@ -40,6 +41,7 @@ __all__ = [
     "Logprobs",
     "Penalties",
     "PlanColumns",
+    "Routes",
     "SamplingColumns",
     "StepInputs",
     "TokenLists",
@@ -74,6 +76,7 @@ __all__ = [
     "gelu_tanh_mul",
     "gemv",
     "make_token_lists",
+    "mix_experts",
     "paged_attention",
     "philox4x32",
     "plan_attention",
@@ -81,6 +84,7 @@ __all__ = [
     "quantize_weight",
     "rms_norm",
     "rope_and_write_kv",
+    "route",
     "sample",
     "silu_mul",
     "split_attention",

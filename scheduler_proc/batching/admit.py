@@ -116,7 +116,7 @@ class Admission:
         worker = self._worker
         stride = worker.memory.stride
         left = choice.num_known - prefix.length
-        if not worker.memory.caching or left <= stride:
+        if not worker.memory.caching or left <= stride or choice.request.reads_aloud:
             return False
         name = choice.chain.link(stride, 0)
         leader = worker.followers.leader(name, choice, worker.rows, stride)
@@ -130,6 +130,8 @@ class Admission:
         return True
 
     def _prefix(self, choice: Choice) -> Prefix:
+        if choice.request.reads_aloud:
+            return self._worker.memory.nothing
         found = self._worker.memory.find(choice.chain, choice.num_known)
         hold = choice.request.hold
         kept = hold is not None and choice.request.hold_worker == self._worker.index

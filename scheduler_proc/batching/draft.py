@@ -83,6 +83,7 @@ class Draft:
     def add(self, choice: Choice) -> None:
         """The worker learns of a row. Its first blocks are there."""
         request, row = choice.request, choice.row
+        asked = request.params.prompt_logprobs if request.reads_aloud else None
         # A hole is never read, but every id that a worker sees is a block's.
         blocks = tuple(
             _bytes([0 if block == HOLE else block for block in group.tables[row]])
@@ -98,6 +99,7 @@ class Draft:
                 choice=choice.index,
                 blocks=blocks,
                 bad_words=request.bad_words,
+                prompt_logprobs=-1 if asked is None else asked,
             )
         )
 

@@ -52,6 +52,7 @@ class ResultReader:
         if len(at) < len(step.sampled):
             silent = set(step.sampled.tolist()) - set(at.tolist())
             failed = {int(step.rows[index]): "the worker returned no token" for index in silent} | failed
+        self._tell_prompts(step, result)
         present = self._rows.tenancy[step.rows] == step.tenancy
         if failed:
             self._fail(step, failed)
@@ -90,6 +91,24 @@ class ResultReader:
                 request = self._rows.at(row).request
                 error = RequestFailedError(f"{request.name}: {failed[row]}")
                 end_request(self._state, request, FinishReason.ERROR, self._now, error)
+
+    def _tell_prompts(self, step: Step, result: StepResult) -> None:
+        """Pass on the log-probabilities of prompt tokens, those of choices that were preempted since too."""
+        for part in result.prompt_logprobs:
+            at = (step.rows == part.row).nonzero()[0]
+            if not len(at):
+                raise ProtocolError(f"step {result.step} tells of the prompt of a row it did not compute")
+            count = len(part.logprobs.counts) // TOKEN_BYTES
+            LogprobRows.read(part.logprobs, count)
+            tenancy = int(step.tenancy[at[0]])
+            present = self._rows.tenancy[part.row] == tenancy
+            choice = self._rows.at(part.row) if present else self._worker.late.get(tenancy)
+            if choice is None or choice.state is State.ENDED:
+                continue
+            request = choice.request
+            if part.start <= request.num_told:
+                request.num_told = max(request.num_told, part.start + count)
+                self._state.deltas.add_prompt(request, part.start, part.logprobs)
 
     def _write(self, rows: Ints, end: Ints) -> None:
         """Everything before `end` [n] of `rows` [n] is in the cache now: full blocks get their names."""

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from ...protocol.errors import OctavoError
 from ...protocol.ids import FinishReason
-from ...protocol.replies import Deltas, Fault, Start
-from ..core.request import TOKEN_BYTES, Choice
+from ...protocol.replies import Deltas, Fault, LogprobColumns, PromptLogprobs, Start
+from ..core.request import TOKEN_BYTES, Choice, Request
 from .logprob_rows import LogprobRows
 
 Ints = NDArray[np.int64]
@@ -50,9 +50,11 @@ class _Owed:
     logprobs: list[tuple[int, LogprobRows | None]] = field(default_factory=list)  # number of tokens, theirs
     starts: list[Start] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
+    prompts: list[PromptLogprobs] = field(default_factory=list)
 
     def message(self) -> Deltas:
-        joined = self.columns[0] if len(self.columns) == 1 else map(b"".join, zip(*self.columns, strict=True))
+        columns = self.columns or [(b"",) * 8]
+        joined = columns[0] if len(columns) == 1 else map(b"".join, zip(*columns, strict=True))
         request, attempt, choice, start, count, finish, stop_token, tokens = joined
         told = any(part is not None and len(part.tokens) for _, part in self.logprobs)
         return Deltas(
@@ -67,6 +69,7 @@ class _Owed:
             tuple(self.starts),
             tuple(self.faults),
             LogprobRows.join([part or LogprobRows.none(n) for n, part in self.logprobs]) if told else None,
+            tuple(self.prompts),
         )
 
 
@@ -108,6 +111,11 @@ class DeltaBook:
                 entries.token.tobytes(),
             )
         )
+
+    def add_prompt(self, request: Request, start: int, logprobs: LogprobColumns) -> None:
+        """Log-probabilities of a request's prompt tokens from position `start` on."""
+        owed = self._owed.setdefault(request.client_number, _Owed())
+        owed.prompts.append(PromptLogprobs(request.number, request.attempt, start, logprobs))
 
     def add_end(self, choice: Choice, finish: FinishReason, error: OctavoError | None = None) -> None:
         """A choice ended without a token."""

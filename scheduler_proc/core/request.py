@@ -55,12 +55,18 @@ class Request:
     started: float = -1.0  # when the first step that computes it was planned, -1 before
     is_new: bool = False  # it is in the queue and no step has computed it yet
     counted: bool = False  # its prompt is in the statistics
+    num_told: int = 1  # prompt tokens whose log-probabilities the client has; nothing precedes the first
     hold: Prefix | None = None  # references to the full blocks of the prompt, for forks to come
     hold_worker: int = -1  # where those blocks are
 
     @property
     def prompt_len(self) -> int:
         return len(self.prompt) // TOKEN_BYTES
+
+    @property
+    def reads_aloud(self) -> bool:
+        """Whether prompt tokens must be computed because their log-probabilities are still to be told."""
+        return self.params.prompt_logprobs is not None and self.num_told < self.prompt_len
 
     @property
     def forks(self) -> list["Choice"]:

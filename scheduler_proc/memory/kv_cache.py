@@ -23,7 +23,7 @@ class KVCache:
         self.groups = tuple(GroupBlocks(spec, num_rows) for spec in specs)
         self.caching = caching
         self.stride = math.lcm(*(spec.block_size for spec in specs))  # prefixes are multiples of it
-        self._nothing = Prefix(0, tuple([] for _ in specs))
+        self.nothing = Prefix(0, tuple([] for _ in specs))
 
     def max_request_tokens(self, max_model_len: int) -> int:
         """Tokens of one sequence that the pools can hold at all."""
@@ -32,7 +32,7 @@ class KVCache:
     def find(self, chain: DigestChain, num_known: int) -> Prefix:
         """The longest cached prefix that leaves at least one of `num_known` tokens to compute."""
         if not self.caching:
-            return self._nothing
+            return self.nothing
         length = (num_known - 1) // self.stride * self.stride
         agreed = False
         while length and not agreed:

@@ -157,3 +157,20 @@ def test_sample_draws_what_the_reference_draws(filtered: bool) -> None:
     warm = rows[1:]
     found = cpu.sample(logits[1:], warm, warm + 5, columns, greedy=greedy[1:])
     assert torch.equal(found, expected[1:])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("num_tokens", "top_k"), [(1, 1), (1, 3), (19, 2), (40, 5)])
+@pytest.mark.parametrize("renormalize", [True, False])
+def test_mix_experts(dtype: torch.dtype, num_tokens: int, top_k: int, renormalize: bool) -> None:
+    num_experts, hidden, inner = 5, 24, 15
+    x, logits = randn(num_tokens, hidden, dtype=dtype), randn(num_tokens, num_experts, dtype=dtype)
+    gate_up = randn(num_experts, 2 * inner, hidden, dtype=dtype)
+    down = randn(num_experts, hidden, inner, dtype=dtype)
+    routes = cpu.route(logits, top_k=top_k, renormalize=renormalize)
+    if renormalize or top_k == num_experts:
+        assert torch.allclose(routes.weights.sum(-1), torch.ones(num_tokens))
+    found = cpu.mix_experts(
+        x, routes, [cpu.pack_linear(part) for part in gate_up], [cpu.pack_linear(part) for part in down]
+    )
+    assert_close(found, reference.mix_experts(x, routes, gate_up, down))

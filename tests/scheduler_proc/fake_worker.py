@@ -9,10 +9,11 @@ tokens alone.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from octavo.protocol.columns import pack_i32, unpack_i32
+from octavo.protocol.columns import pack_f32, pack_i32, unpack_i32
 from octavo.protocol.lifecycle import KVGroup
+from octavo.protocol.replies import LogprobColumns
 from octavo.protocol.sampling import SamplingParams
-from octavo.protocol.steps import NewRow, RowError, StepPlan, StepResult
+from octavo.protocol.steps import NewRow, RowError, RowPromptLogprobs, StepPlan, StepResult
 
 _MODULUS = (1 << 61) - 1
 VOCAB = 50
@@ -150,6 +151,7 @@ class FakeWorker:
             token = self._sample(self.rows[row], start + count) if samples else -1
             if samples and row not in failed:
                 drawn.append((row, token))
+        told = [self._tell(row, start, count) for row, start, count, _ in lines]
         return StepResult(
             incarnation=self.incarnation,
             step=plan.step,
@@ -158,7 +160,18 @@ class FakeWorker:
             device_ms=1.0,
             host_ms=1.5,
             errors=errors,
+            prompt_logprobs=tuple(part for part in told if part is not None),
         )
+
+    def _tell(self, row: int, start: int, count: int) -> RowPromptLogprobs | None:
+        """Of each prompt token that follows a computed one: itself, at minus its position."""
+        new = self.rows[row].new
+        tokens = self.rows[row].tokens[start + 1 : min(start + count + 1, new.prompt_len)]
+        if new.prompt_logprobs < 0 or not tokens:
+            return None
+        ones = pack_i32([1] * len(tokens))
+        values = pack_f32([-float(start + 1 + index) for index in range(len(tokens))])
+        return RowPromptLogprobs(row, start + 1, LogprobColumns(ones, pack_i32(tokens), values, ones))
 
     def _write(self, row: _Row, start: int, count: int, samples: int) -> None:
         end = start + count

@@ -13,7 +13,16 @@ from octavo.scheduler_proc.core.scheduler import Scheduler
 from .fake_worker import VOCAB
 from .world import IDENTITY, Sent, World, make_scheduler
 
-_PARAMS = ("n", "max_tokens", "min_tokens", "temperature", "ignore_eos", "stop_token_ids", "timeout")
+_PARAMS = (
+    "n",
+    "max_tokens",
+    "min_tokens",
+    "temperature",
+    "ignore_eos",
+    "stop_token_ids",
+    "timeout",
+    "prompt_logprobs",
+)
 _PROMPTS = ([5, 6, 7, 8, 9, 10, 11, 12, 13], [5, 6, 7, 8, 20, 21], [30] * 14)
 
 
@@ -47,6 +56,7 @@ def _submit(random: Random, world: World) -> Sent:
         "temperature": random.choice([0.0, 1.0]),
         "ignore_eos": random.random() < 0.5,
         "stop_token_ids": random.choice([[], [3], list(range(20, 40))]),
+        "prompt_logprobs": random.choice([None, None, None, 0]),
     }
     seed = random.randint(0, 3)
     delivered: list[list[int]] = []

@@ -5,11 +5,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from octavo.protocol.codec import FINGERPRINT
-from octavo.protocol.columns import pack_i32, unpack_i32, unpack_i64
+from octavo.protocol.columns import pack_i32, unpack_f32, unpack_i32, unpack_i64
 from octavo.protocol.config import SchedulerConfig
 from octavo.protocol.ids import FinishReason
 from octavo.protocol.lifecycle import KVGroup, Stop, WorkerHello, WorkerReady
-from octavo.protocol.replies import Accepted, Deltas, Fault, Rejected, SchedulerReply, Start, Status
+from octavo.protocol.replies import (
+    Accepted,
+    Deltas,
+    Fault,
+    PromptLogprobs,
+    Rejected,
+    SchedulerReply,
+    Start,
+    Status,
+)
 from octavo.protocol.requests import Abort, ClientMessage, Finish, Submit
 from octavo.protocol.sampling import SamplingParams
 from octavo.protocol.steps import StepPlan, WorkerMessage
@@ -70,6 +79,7 @@ class Sent:
     client: bytes
     rejected: Rejected | None = None
     accepted: Accepted | None = None
+    told: list[int] = field(default_factory=list)  # prompt tokens whose log-probabilities came
 
     @property
     def ended(self) -> bool:
@@ -280,6 +290,8 @@ class World:
                 pass
 
     def _take_deltas(self, client: bytes, deltas: Deltas) -> None:
+        for part in deltas.prompt_logprobs:
+            self._take_prompt(self.sent[client, part.request], part)
         tokens = unpack_i32(deltas.tokens).tolist()
         requests = unpack_i64(deltas.request).tolist()
         small = (deltas.attempt, deltas.choice, deltas.start, deltas.count, deltas.finish, deltas.stop_token)
@@ -294,11 +306,24 @@ class World:
                 continue
             assert sent.accepted is not None, "nothing comes before Accepted"
             assert start == len(answer.tokens), "no token is lost or doubled"
+            if count and sent.submit.params.prompt_logprobs is not None:
+                assert sent.told == unpack_i32(sent.submit.prompt).tolist()[1:], "the prompt is told first"
             answer.tokens += mine
             answer.finish, answer.stop_token = FinishReason(finish), stop_token
             answer.start = starts.get(index, answer.start)
             answer.fault = faults.get(index, answer.fault)
         assert not tokens
+
+    def _take_prompt(self, sent: Sent, part: PromptLogprobs) -> None:
+        if part.attempt != sent.submit.attempt:
+            return
+        next_position = len(sent.told) + 1
+        assert 1 <= part.start <= next_position, "no prompt token is left out"
+        tokens = unpack_i32(part.logprobs.tokens).tolist()
+        assert unpack_f32(part.logprobs.values).tolist() == [
+            -float(part.start + i) for i in range(len(tokens))
+        ]
+        sent.told += tokens[next_position - part.start :]
 
 
 def make_scheduler(

@@ -76,6 +76,9 @@ class Driver:
                 choice=choice,
                 blocks=tuple(pack_i32(b) for b in blocks),
                 bad_words=tuple(pack_i32(word) for word in bad_words),
+                prompt_logprobs=-1
+                if params is None or params.prompt_logprobs is None
+                else params.prompt_logprobs,
             )
         )
         return sequence

@@ -6,11 +6,11 @@ import numpy as np
 import torch
 
 from ...protocol.config import WorkerConfig
-from ...protocol.steps import RowError, StepPlan
+from ...protocol.steps import RowError, RowPromptLogprobs, StepPlan
 from ..models import Decoder
 from ..rows import RowTable, StepInputs
 from ..runner import ImmediateRunner, StepOutput
-from ..sampling import Drawn, Sampler
+from ..sampling import Drawn, PromptReader, Sampler
 from .attention import CpuAttention
 
 _NO_TOKEN = "the model gave no usable logits: NaN, infinity, or every token ruled out"
@@ -32,6 +32,7 @@ class CpuRunner(ImmediateRunner):
         self._sampler = Sampler(
             self._table, self.vocab_size, config.eos_token_ids, tokenizer_path=config.tokenizer_path
         )
+        self._prompts = PromptReader(self._table)
 
     def forget(self) -> None:
         for row in self._table.taken():
@@ -44,7 +45,7 @@ class CpuRunner(ImmediateRunner):
         self._apply(plan)
         inputs = self._table.inputs(plan)
         rows = inputs.sampled_rows
-        drawn = self._compute(inputs) if len(inputs.rows) else _NOTHING
+        drawn, prompts = self._compute(inputs) if len(inputs.rows) else (_NOTHING, ())
         # A row without a token goes on with token 0, so that a plan that was sent ahead still fits it.
         self._table.append_tokens(rows, np.maximum(drawn.tokens, 0))
         usable = drawn.tokens >= 0
@@ -54,6 +55,7 @@ class CpuRunner(ImmediateRunner):
             device_ms=(time.perf_counter() - began) * 1e3,
             logprobs=drawn.logprobs,
             errors=tuple(RowError(row, drawn.errors.get(row, _NO_TOKEN)) for row in rows[~usable].tolist()),
+            prompt_logprobs=prompts,
         )
 
     def _apply(self, plan: StepPlan) -> None:
@@ -64,13 +66,20 @@ class CpuRunner(ImmediateRunner):
         for new in plan.new:
             self._table.add(new)
             self._sampler.add(new)
+            self._prompts.add(new)
         self._table.append_blocks(plan)
 
-    def _compute(self, inputs: StepInputs) -> Drawn:
+    def _compute(self, inputs: StepInputs) -> tuple[Drawn, tuple[RowPromptLogprobs, ...]]:
         step = self._attention.begin(inputs, self._table)
         out, residual = self._model.body(torch.from_numpy(inputs.token_ids), step)
+
+        def logits(at: torch.Tensor) -> torch.Tensor:
+            return self._model.logits(self._model.hidden(out[at], residual[at]))
+
+        prompts = self._prompts.read(inputs, logits)
         if not len(inputs.sampled):
-            return _NOTHING
-        last = torch.from_numpy(inputs.last)
-        hidden = self._model.hidden(out[last], residual[last])
-        return self._sampler.sample(self._model.logits(hidden), inputs.sampled_rows, inputs.draw_positions)
+            return _NOTHING, prompts
+        drawn = self._sampler.sample(
+            logits(torch.from_numpy(inputs.last)), inputs.sampled_rows, inputs.draw_positions
+        )
+        return drawn, prompts

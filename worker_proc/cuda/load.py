@@ -103,7 +103,7 @@ def _refuse_unsupported(model: ModelConfig) -> None:
             f"{model.architecture} with a sliding window of {max(model.windows)} tokens runs on the CPU "
             f"only: use --device cpu, or a max_model_len of at most the window"
         )
-    if model.post_norms or model.activation != "silu":
+    if model.post_norms or model.activation != "silu" or model.experts is not None:
         raise ModelError(f"{model.architecture} runs on the CPU only: use --device cpu")
 
 

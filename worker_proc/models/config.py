@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ...protocol.errors import ModelError
+from .experts import ExpertsConfig
 from .rope import RopeConfig, read_rope
 
 Json = Mapping[str, Any]
@@ -52,6 +53,7 @@ class ModelConfig:
     embed_scale: float = 1.0
     norm_offset: float = 0.0  # added to the weights of norms, which are kept in float32 then
     post_norms: bool = False  # attention and feed-forward end with a norm too
+    experts: ExpertsConfig | None = None
 
     @property
     def groups(self) -> tuple[LayerGroup, ...]:
@@ -84,9 +86,13 @@ class ModelConfig:
     def num_weights(self) -> int:
         """About how many, leaving out vectors."""
         attention = self.hidden_size * 2 * (self.q_size + self.kv_size)
-        mlp = 3 * self.hidden_size * self.intermediate_size
+        mlp = self.num_layers * self.intermediate_size
+        if self.experts is not None:
+            num_dense = len(self.experts.dense_layers)
+            experts = self.experts.count * self.experts.intermediate_size
+            mlp = num_dense * self.intermediate_size + (self.num_layers - num_dense) * experts
         tables = (1 if self.tied_head else 2) * self.vocab_size * self.hidden_size
-        return self.num_layers * (attention + mlp) + tables
+        return self.num_layers * attention + 3 * self.hidden_size * mlp + tables
 
 
 def read_common(config: Json, *, rope: RopeConfig | None = None, **traits: Any) -> ModelConfig:
@@ -97,22 +103,27 @@ def read_common(config: Json, *, rope: RopeConfig | None = None, **traits: Any) 
     if "quantization_config" in config:
         method = config["quantization_config"].get("quant_method", "unknown")
         raise ModelError(f"config.json: weights quantized with {method!r} are not supported")
-    num_heads = _size(config, "num_attention_heads")
-    num_kv_heads = _size(config, "num_key_value_heads", num_heads)
-    hidden_size = _size(config, "hidden_size")
+    num_heads = positive(config, "num_attention_heads")
+    num_kv_heads = positive(config, "num_key_value_heads", num_heads)
+    hidden_size = positive(config, "hidden_size")
     if num_heads % num_kv_heads:
         raise ModelError(
             f"config.json: num_attention_heads ({num_heads}) must be a multiple of "
             f"num_key_value_heads ({num_kv_heads})"
         )
-    head_dim = _size(config, "head_dim", hidden_size // num_heads)
+    experts = traits.get("experts")
+    if experts is not None and experts.per_token > experts.count:
+        raise ModelError(
+            f"config.json: num_experts_per_tok ({experts.per_token}) is more than {experts.count} experts"
+        )
+    head_dim = positive(config, "head_dim", hidden_size // num_heads)
     dtype = config.get("dtype") or config.get("torch_dtype")
     return ModelConfig(
         architecture=config["architectures"][0],
-        vocab_size=_size(config, "vocab_size"),
+        vocab_size=positive(config, "vocab_size"),
         hidden_size=hidden_size,
-        intermediate_size=_size(config, "intermediate_size"),
-        num_layers=_size(config, "num_hidden_layers"),
+        intermediate_size=positive(config, "intermediate_size"),
+        num_layers=positive(config, "num_hidden_layers"),
         num_heads=num_heads,
         num_kv_heads=num_kv_heads,
         head_dim=head_dim,
@@ -129,7 +140,7 @@ def read_common(config: Json, *, rope: RopeConfig | None = None, **traits: Any) 
 def read_windows(config: Json, *, default: int | None = None) -> tuple[int, ...]:
     """The windows of a model all of whose layers have the one that `sliding_window` names, if any."""
     window = config.get("sliding_window", default)
-    return (_window(window),) * _size(config, "num_hidden_layers") if window is not None else ()
+    return (_window(window),) * positive(config, "num_hidden_layers") if window is not None else ()
 
 
 def read_layer_windows(config: Json, slides: Callable[[int], bool], *, default: int) -> tuple[int, ...]:
@@ -137,7 +148,7 @@ def read_layer_windows(config: Json, slides: Callable[[int], bool], *, default: 
 
     Without that list `slides` says it of a layer's index. `default` is the window of a config without a name.
     """
-    num_layers, window = _size(config, "num_hidden_layers"), config.get("sliding_window", default)
+    num_layers, window = positive(config, "num_hidden_layers"), config.get("sliding_window", default)
     if window is None:
         return ()
     types = config.get("layer_types") or [_SLIDING if slides(index) else _FULL for index in range(num_layers)]
@@ -152,7 +163,8 @@ def _window(value: Any) -> int:
     return value
 
 
-def _size(config: Json, name: str, default: int | None = None) -> int:
+def positive(config: Json, name: str, default: int | None = None) -> int:
+    """A size that config.json names. Raises ModelError that names it when it is none."""
     value = config.get(name)
     if value is None:
         value = default

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from .config import ModelConfig
+from .experts import Experts
 from .layers import Attend, AttentionSpec, Linear, Ops
 from .parameters import Parameters
 
@@ -30,11 +31,29 @@ class Layer:
         self.post_norm = params.norm(post, hidden)
         self.qkv = Linear(params, _qkv_parts(config, attn), hidden, bias=config.qkv_bias)
         self.o = Linear(params, [(f"{attn}.o_proj", hidden)], config.q_size, bias=config.o_bias)
+        self.attention = _attention(config, params, attn, index)
+        self._activation = config.activation
+        self._experts: Experts | None = None
+        if config.experts is not None and index not in config.experts.dense_layers:
+            self._experts = Experts(config.experts, params, prefix, hidden)
+            return
         self.gate_up = Linear(params, _gate_up_parts(config, mlp), hidden, bias=config.mlp_bias)
         self.down = Linear(
             params, [(f"{mlp}.down_proj", hidden)], config.intermediate_size, bias=config.mlp_bias
         )
-        self.attention = _attention(config, params, attn, index)
+
+    def finish(self, ops: Ops) -> None:
+        """Bring the loaded weights into the device's form."""
+        parts = (self._experts,) if self._experts is not None else (self.gate_up, self.down)
+        for part in (self.qkv, self.o, *parts):
+            part.finish(ops)
+
+    def feed_forward(self, ops: Ops, x: Tensor) -> Tensor:
+        """[num_tokens, hidden_size] from as much."""
+        if self._experts is not None:
+            return self._experts(ops, x)
+        gated = ops.gelu_tanh_mul if self._activation == "gelu_tanh" else ops.silu_mul
+        return self.down(gated(self.gate_up(x)))
 
 
 class Decoder:
@@ -61,8 +80,7 @@ class Decoder:
             for norm in self._norms:
                 norm.add_(self.config.norm_offset)
         for index, layer in enumerate(self.layers):
-            for linear in (layer.qkv, layer.o, layer.gate_up, layer.down):
-                linear.finish(ops)
+            layer.finish(ops)
             yield (index + 1) / len(self.layers)
         assert isinstance(self._head, Tensor)
         self._head = ops.pack_linear(self._head)
@@ -77,7 +95,6 @@ class Decoder:
             attend: the step's attention.
         """
         ops, eps = self._ops, self.config.norm_eps
-        gated = ops.gelu_tanh_mul if self.config.activation == "gelu_tanh" else ops.silu_mul
         residual = ops.embed(token_ids, self.embed)
         if self._embed_scale != 1.0:
             residual.mul_(self._embed_scale)
@@ -87,7 +104,7 @@ class Decoder:
             if layer.attended_norm is not None:
                 attended = ops.rms_norm(attended, layer.attended_norm, eps)
             normed = ops.add_rms_norm(attended, residual, layer.post_norm, eps)
-            out = layer.down(gated(layer.gate_up(normed)))
+            out = layer.feed_forward(ops, normed)
             if layer.output_norm is not None:
                 out = ops.rms_norm(out, layer.output_norm, eps)
             if next_layer is not None:

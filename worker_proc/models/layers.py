@@ -29,6 +29,10 @@ class Ops(Protocol):
 
     def gelu_tanh_mul(self, x: Tensor) -> Tensor: ...
 
+    def route(self, logits: Tensor, *, top_k: int, renormalize: bool) -> Any: ...
+
+    def mix_experts(self, x: Tensor, routes: Any, gate_up: Sequence[Any], down: Sequence[Any]) -> Tensor: ...
+
 
 @dataclass(frozen=True, slots=True)
 class AttentionSpec:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ...protocol.errors import ModelError
-from . import gemma2, gemma3, llama, mistral, phi3, qwen2, qwen3
+from . import gemma2, gemma3, llama, mistral, mixtral, phi3, qwen2, qwen3, qwen3_moe
 from .config import Json, ModelConfig
 
 _READERS: dict[str, Callable[[Json], ModelConfig]] = {
@@ -13,9 +13,11 @@ _READERS: dict[str, Callable[[Json], ModelConfig]] = {
     "Gemma3ForCausalLM": gemma3.read,
     "LlamaForCausalLM": llama.read,
     "MistralForCausalLM": mistral.read,
+    "MixtralForCausalLM": mixtral.read,
     "Phi3ForCausalLM": phi3.read,
     "Qwen2ForCausalLM": qwen2.read,
     "Qwen3ForCausalLM": qwen3.read,
+    "Qwen3MoeForCausalLM": qwen3_moe.read,
 }
 
 

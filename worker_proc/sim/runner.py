@@ -16,6 +16,8 @@ from ..runner import ImmediateRunner, StepOutput
 from .options import SimOptions
 from .shadow_kv import ShadowKV, UInt64s, mix
 
+_NO_MODEL = "structured_outputs and prompt_logprobs need a model, and the simulated device has none"
+
 
 class SimulatedFaultError(Exception):
     """The device fails because it was told to."""
@@ -38,6 +40,7 @@ class SimRunner(ImmediateRunner):
         self._choice = np.zeros(config.max_num_seqs, np.uint64)
         self._warm = np.zeros(config.max_num_seqs, np.bool_)
         self._min_end = np.zeros(config.max_num_seqs, np.int64)
+        self._needs_model = np.zeros(config.max_num_seqs, np.bool_)
         self._num_steps = 0
         self._num_drawn = 0
 
@@ -72,6 +75,7 @@ class SimRunner(ImmediateRunner):
         self._seed[row] = new.seed % 2**64
         self._choice[row] = new.choice
         self._warm[row] = not params.greedy
+        self._needs_model[row] = params.structured_outputs is not None or new.prompt_logprobs >= 0
         self._min_end[row] = new.prompt_len + params.min_tokens
 
     def _draw(self, inputs: StepInputs) -> Int64s:
@@ -96,13 +100,9 @@ class SimRunner(ImmediateRunner):
         every = self._options.error_row_every
         failed = numbers % every == 0 if every else np.zeros(len(rows), np.bool_)
         errors = tuple(RowError(row, "the simulated device failed this row") for row in rows[failed].tolist())
-        guided = np.array(
-            [self._params[row].structured_outputs is not None for row in rows.tolist()], np.bool_
-        )
-        if guided.any():
-            reason = "the simulated device has no model to hold to structured_outputs"
-            errors += tuple(RowError(row, reason) for row in rows[guided & ~failed].tolist())
-            failed |= guided
+        if (needs_model := self._needs_model[rows] & ~failed).any():
+            errors += tuple(RowError(row, _NO_MODEL) for row in rows[needs_model].tolist())
+            failed |= needs_model
         rows, tokens = rows[~failed], tokens[~failed]
         writer = LogprobWriter()
         for row, token in zip(rows.tolist(), tokens.tolist(), strict=True):

@@ -19,6 +19,7 @@ SIZES = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, 
             {"architectures": ["MistralForCausalLM"], "model_type": "mistral", "sliding_window": 32},
             "window of 32",
         ),
+        ({"architectures": ["MixtralForCausalLM"], "model_type": "mixtral"}, "MixtralForCausalLM"),
         ({"architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text"}, "Gemma3ForCausalLM"),
     ],
 )

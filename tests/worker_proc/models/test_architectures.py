@@ -30,6 +30,7 @@ GEMMA: Config = {
     "sliding_window_pattern": 2,
     "tie_word_embeddings": True,
 }
+QWEN_EXPERTS: Config = {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 40}
 PHI: Config = {"pad_token_id": 0, "original_max_position_embeddings": 512}
 
 
@@ -48,6 +49,9 @@ MODELS: dict[str, Config] = {
         "Qwen2ForCausalLM", "qwen2", use_sliding_window=True, sliding_window=24, max_window_layers=1
     ),
     "qwen3": traits("Qwen3ForCausalLM", "qwen3"),
+    "mixtral": traits("MixtralForCausalLM", "mixtral", num_local_experts=5, num_experts_per_tok=2),
+    "qwen3-moe": traits("Qwen3MoeForCausalLM", "qwen3_moe", **QWEN_EXPERTS, norm_topk_prob=True),
+    "qwen3-moe-dense-layer": traits("Qwen3MoeForCausalLM", "qwen3_moe", **QWEN_EXPERTS, mlp_only_layers=[0]),
     "phi3": traits("Phi3ForCausalLM", "phi3", **PHI),
     "phi3-window-partial": traits(
         "Phi3ForCausalLM", "phi3", sliding_window=21, partial_rotary_factor=0.5, **PHI

@@ -72,6 +72,8 @@ class Intake:
         row, staging, columns = new.row, self._staging, self._columns
         if new.params.structured_outputs is not None:
             self.faults[row] = "structured_outputs are not supported on CUDA yet"
+        if new.prompt_logprobs >= 0:
+            self.faults[row] = "prompt_logprobs are not supported on CUDA yet"
         try:
             lists = self._lists.add(new, staging)
         except RowFaultError as error:

@@ -1,8 +1,10 @@
 """The `openai` client works unchanged: completions, chat, streams with usage, error classes."""
 
 from collections.abc import Iterator
+from typing import Any, Literal
 
 import openai
+import pydantic
 import pytest
 
 from octavo.tests.support.demo import demo_model
@@ -116,3 +118,50 @@ def test_a_timeout_is_a_gateway_timeout(client: openai.OpenAI) -> None:
             extra_body={"timeout": 0.3, "ignore_eos": True},
         )
     assert caught.value.status_code == 504
+
+
+class Capital(pydantic.BaseModel):
+    """An answer whose values are few, so that it cannot be long."""
+
+    city: Literal["Paris", "Rome"]
+    is_large: bool
+
+
+def test_a_structured_answer_is_parsed(client: openai.OpenAI) -> None:
+    answer = client.beta.chat.completions.parse(
+        model="demo",
+        messages=QUESTION,  # type: ignore[arg-type]
+        response_format=Capital,
+        temperature=0,
+        max_tokens=64,
+    )
+    assert isinstance(answer.choices[0].message.parsed, Capital)
+    assert answer.choices[0].finish_reason == "stop"
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "capital"}}])
+def test_a_tool_that_must_be_called_is_called(client: openai.OpenAI, choice: Any) -> None:
+    tool = openai.pydantic_function_tool(Capital, name="capital")
+    ask: dict[str, Any] = {
+        "model": "demo",
+        "messages": QUESTION,
+        "tools": [tool],
+        "tool_choice": choice,
+        "parallel_tool_calls": False,
+        "temperature": 0,
+        "max_tokens": 100,
+    }
+    answer = client.chat.completions.parse(**ask)
+    [call] = answer.choices[0].message.tool_calls
+    assert call.function.name == "capital"
+    assert isinstance(call.function.parsed_arguments, Capital)
+    assert answer.choices[0].finish_reason == "tool_calls"
+    with client.chat.completions.stream(**ask) as stream:
+        streamed = stream.get_final_completion().choices[0]
+    assert streamed.message.tool_calls[0].function.arguments == call.function.arguments
+    assert streamed.finish_reason == "tool_calls"
+
+
+def test_there_are_no_embeddings(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.NotFoundError, match="/v1/embeddings"):
+        client.embeddings.create(model="demo", input="x")

@@ -17,4 +17,5 @@ class Job:
     priority: int = 0
     user: str = ""
     cache_salt: str = ""
+    grammar_field: str = "structured_outputs"  # what the request calls the field that asks for a grammar
     echo: str = ""  # text that every choice begins with

@@ -8,6 +8,7 @@ from typing import Protocol
 from ...engine.async_client import AsyncClient
 from ...engine.stream import Stream
 from ..metrics.requests import RequestMetrics
+from ..requests.sampling import renamed
 from .chunks import Chunk, PromptDetails, Usage
 from .job import Job
 from .progress import Progress
@@ -56,7 +57,8 @@ class Generation:
         """Submit all jobs and wait until each is in the queue. Raises OctavoError; then none is left."""
         try:
             for job in self._jobs:
-                await self._engine.compile_grammar(job.params)
+                with renamed({"structured_outputs": job.grammar_field}):
+                    await self._engine.compile_grammar(job.params)
                 self._streams.append(self._submit(job))
             for stream in self._streams:
                 await self._engine.accepted(stream)

@@ -74,6 +74,11 @@ class ChatRequest(GenerationRequest, kw_only=True):
     parallel_tool_calls: bool | None = None  # false: at most one call
     include_reasoning: bool | None = None  # false: the answer without what led to it
 
+    @property
+    def grammar_field(self) -> str:
+        forced = self.tool_choice not in (None, "none", "auto")
+        return "tools" if forced else super().grammar_field
+
     def params(self, timeout: float) -> SamplingParams:
         """The sampling parameters. Raises InvalidRequestError."""
         self.check_stream_options()

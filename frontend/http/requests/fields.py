@@ -55,7 +55,6 @@ UNSUPPORTED: dict[Endpoint, _Features] = {
     Endpoint.COMPLETIONS: {
         **_GENERATION_FEATURES,
         "suffix": ("",),
-        "response_format": ({"type": "text"},),
         "prompt_embeds": (),
     },
     Endpoint.CHAT: {
@@ -63,7 +62,6 @@ UNSUPPORTED: dict[Endpoint, _Features] = {
         "return_token_ids": (False,),
         "functions": ([],),
         "function_call": ("none", "auto"),
-        "response_format": ({"type": "text"},),
         "audio": (),
         "modalities": (["text"],),
         "prediction": (),

@@ -8,6 +8,7 @@ import msgspec
 from ....protocol.errors import InvalidRequestError
 from ....protocol.sampling import RequestOutputKind, SamplingParams
 from ....protocol.structured import StructuredOutputsParams
+from .response_format import ResponseFormat
 
 
 class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
@@ -40,6 +41,7 @@ class GenerationRequest(msgspec.Struct, kw_only=True):
     allowed_token_ids: list[int] | None = None
     bad_words: list[str] | None = None
     structured_outputs: StructuredOutputsParams | None = None
+    response_format: ResponseFormat | None = None  # OpenAI's way to ask for structured outputs
     skip_special_tokens: bool | None = None
     spaces_between_special_tokens: bool | None = None
     include_stop_str_in_output: bool | None = None
@@ -53,6 +55,11 @@ class GenerationRequest(msgspec.Struct, kw_only=True):
     request_id: str | None = None  # the request's name, unless the header X-Request-Id gives one
     add_special_tokens: bool | None = None  # whether the tokenizer adds bos and eos to a prompt
     truncate_prompt_tokens: int | None = None  # keep the last tokens of the prompt; -1: what fits
+
+    @property
+    def grammar_field(self) -> str:
+        """The field that asks for a grammar, if one does."""
+        return "structured_outputs" if self.response_format is None else "response_format"
 
     def check_stream_options(self) -> None:
         """Raises InvalidRequestError when options of a stream come without a stream."""
@@ -73,10 +80,17 @@ class GenerationRequest(msgspec.Struct, kw_only=True):
 
         `names` says what this request calls a parameter. Raises InvalidRequestError that names the field.
         """
+        wanted = self.response_format.grammar() if self.response_format is not None else None
+        if wanted is not None and self.structured_outputs is not None:
+            raise InvalidRequestError(
+                "response_format cannot be used together with structured_outputs", param="response_format"
+            )
         given = {name: value for name in _COPIED if (value := getattr(self, name)) is not None}
+        if wanted is not None:
+            given["structured_outputs"] = wanted
         if timeout and given.get("timeout", timeout) >= timeout:
             given["timeout"] = timeout
-        with _renamed(names or {}):
+        with renamed(names or {}):
             return SamplingParams(
                 max_tokens=max_tokens,
                 logprobs=logprobs,
@@ -94,7 +108,7 @@ _COPIED = tuple(
 
 
 @contextmanager
-def _renamed(names: Mapping[str, str]) -> Iterator[None]:
+def renamed(names: Mapping[str, str]) -> Iterator[None]:
     """Errors about a sampling parameter speak of the field that the client sent."""
     try:
         yield

@@ -6,17 +6,16 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ....protocol.errors import InvalidRequestError, UnsupportedError
-from ...text.answer.plan import AnswerPlan
+from ....protocol.errors import InvalidRequestError
 from ..generation.respond import GenerationResponse
 from ..generation.run import Generation
 from ..middleware.access import request_name
 from ..requests.chat import ChatRequest
 from ..requests.fields import Endpoint
-from ..requests.tools import ToolChoice, plain_tools, usable_tools
+from ..requests.tools import plain_tools, usable_tools
 from ..responses.chat import ChatFormat
 from ..service import Service
-from ..text_service import TextService
+from .chat_plan import begin_answer, plan_answer
 from .intake import Intake, make_jobs
 
 
@@ -47,10 +46,10 @@ class Chat:
                 continue_final_message=body.continue_final_message,
             ),
         )
-        plan = answer_plan(service.text, body, choice, prompt.text)
-        if plan.special_tokens:
-            params.skip_special_tokens = False
-        jobs = make_jobs(service, request, body, [prompt.ids], params)
+        style = service.text.style(body.chat_template, has_tools=bool(tools))
+        plan = plan_answer(style, body, tools, choice, params)
+        plan, ids = begin_answer(plan, prompt, params, service.text.tokenizer)
+        jobs = make_jobs(service, request, body, [ids], params)
         name = request_name(request.scope)
         form = ChatFormat(
             f"chatcmpl-{name}",
@@ -64,28 +63,6 @@ class Chat:
         )
         generation = Generation(service.engine, jobs, service.metrics)
         return GenerationResponse(generation, form, name, stream=bool(body.stream))
-
-
-def answer_plan(text: TextService, body: ChatRequest, choice: ToolChoice | str, prompt: str) -> AnswerPlan:
-    """What to look for in the answers to `prompt`. Raises UnsupportedError where the model calls no tools."""
-    style = text.style(body.chat_template, has_tools=choice is not ToolChoice.NONE)
-    if choice is ToolChoice.AUTO and style.tools is None:
-        raise UnsupportedError(
-            "the model's chat template does not show how it calls tools; the server's owner can say so with "
-            "--tool-call-parser",
-            param="tools",
-        )
-    if choice not in (ToolChoice.AUTO, ToolChoice.NONE):
-        raise UnsupportedError("this server cannot make a model call a tool", param="tool_choice")
-    reasoning = style.reasoning
-    return AnswerPlan(
-        tools=style.tools if choice is ToolChoice.AUTO else None,
-        names=frozenset(tool.function.name for tool in body.tools or ()),
-        max_calls=1 if body.parallel_tool_calls is False else None,
-        reasoning=reasoning,
-        opened=reasoning is not None and prompt.rstrip().endswith(reasoning.opening),
-        shows_reasoning=body.include_reasoning is not False,
-    )
 
 
 def template_options(

@@ -76,6 +76,7 @@ def make_jobs(
             priority=body.priority or 0,
             user=key_name(request.scope) or body.user or "",
             cache_salt=body.cache_salt or "",
+            grammar_field=body.grammar_field,
             echo=echoes[index] if echoes else "",
         )
         for index, prompt in enumerate(prompts)

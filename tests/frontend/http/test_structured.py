@@ -61,3 +61,51 @@ def test_a_bad_one_is_a_400_that_names_the_field(
     assert answer.status_code == 400
     assert answer.json()["error"]["param"].startswith("structured_outputs")
     assert time.perf_counter() - began < 5
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize("path", START)
+@pytest.mark.parametrize(
+    ("form", "wanted"),
+    [
+        ({"type": "text"}, None),
+        ({"type": "json_object"}, StructuredOutputsParams(json_object=True)),
+        (
+            {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA, "strict": True}},
+            StructuredOutputsParams(json=SCHEMA),  # type: ignore[arg-type]
+        ),
+        ({"type": "json_schema", "json_schema": {"name": "x"}}, StructuredOutputsParams(json_object=True)),
+    ],
+)
+def test_openai_asks_by_response_format(
+    frontend: HttpFrontend, path: str, form: dict[str, Any], wanted: StructuredOutputsParams | None
+) -> None:
+    answer = frontend.http.post(path, json={**START[path], "response_format": form})
+    assert answer.status_code == 200, answer.text
+    assert frontend.scheduler.expect(Submit).params.structured_outputs == wanted
+
+
+@pytest.mark.parametrize(
+    ("form", "param"),
+    [
+        ({"type": "xml"}, "response_format.type"),
+        ({"type": "json_schema"}, "response_format.json_schema"),
+        ({"type": "json_schema", "json_schema": {"schema": {"type": "nope"}}}, "response_format"),
+        ({"type": "json_schema", "json_schema": {"schema": {"$ref": "#/nowhere"}}}, "response_format"),
+        ({"type": "json_object", "more": 1}, "response_format.more"),
+    ],
+)
+def test_o56_a_bad_response_format_is_refused_by_its_name(
+    frontend: HttpFrontend, form: dict[str, Any], param: str
+) -> None:
+    answer = frontend.http.post(CHAT, json={**START[CHAT], "response_format": form})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == param
+
+
+def test_one_grammar_is_enough(frontend: HttpFrontend) -> None:
+    body = {"response_format": {"type": "json_object"}, "structured_outputs": {"regex": "a"}}
+    answer = frontend.http.post(CHAT, json={**START[CHAT], **body})
+    assert answer.json()["error"]["param"] == "response_format"

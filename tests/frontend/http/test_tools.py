@@ -216,3 +216,77 @@ def test_the_owner_says_how_the_model_calls_tools(tmp_path: Path) -> None:
         [call] = whole_choice(frontend)["message"]["tool_calls"]
         assert len(call["id"]) == 9
         assert not frontend.scheduler.expect(Submit).params.skip_special_tokens
+
+
+def test_a_required_call_is_enforced(frontend: HttpFrontend) -> None:
+    frontend.say('[{"name": "weather", "arguments": {"city": "Bern"}}, {"name": "time", "arguments": {}}]')
+    choice = whole_choice(frontend, tool_choice="required")
+    assert choice["finish_reason"] == "tool_calls"
+    assert choice["message"]["content"] is None
+    assert [call["function"]["name"] for call in choice["message"]["tool_calls"]] == ["weather", "time"]
+    schema = grammar_of(frontend)
+    assert schema["minItems"] == 1
+    assert "maxItems" not in schema
+    names = [call["properties"]["name"]["const"] for call in schema["items"]["anyOf"]]
+    assert names == ["weather", "time"]
+    whole_choice(frontend, tool_choice="required", parallel_tool_calls=False)
+    assert grammar_of(frontend)["maxItems"] == 1
+
+
+def test_a_named_call_is_enforced(frontend: HttpFrontend) -> None:
+    frontend.say('{"city": "Bern"}')
+    choice = whole_choice(frontend, tool_choice={"type": "function", "function": {"name": "time"}})
+    assert choice["finish_reason"] == "tool_calls"
+    [call] = choice["message"]["tool_calls"]
+    assert call["function"] == {"name": "time", "arguments": '{"city": "Bern"}'}
+    assert grammar_of(frontend) == TOOLS[1]["function"]["parameters"]
+
+
+def test_what_parameters_refer_to_is_found_inside_the_list(frontend: HttpFrontend) -> None:
+    parameters = {
+        "type": "object",
+        "properties": {"a": {"$ref": "#/$defs/A"}, "more": {"type": "array", "items": {"$ref": "#"}}},
+        "$defs": {"A": {"type": "object", "properties": {"b": {"$ref": "#/$defs/A"}}}},
+    }
+    tools = [{"type": "function", "function": {"name": name, "parameters": parameters}} for name in "fg"]
+    frontend.say("[")
+    whole_choice(frontend, tools=tools, tool_choice="required")
+    schema = grammar_of(frontend)
+    assert set(schema["$defs"]) == {"0.", "0.A", "1.", "1.A"}
+    assert schema["$defs"]["1.A"]["properties"]["b"] == {"$ref": "#/$defs/1.A"}
+
+
+def grammar_of(frontend: HttpFrontend) -> dict[str, Any]:
+    wanted = frontend.scheduler.expect(Submit).params.structured_outputs
+    assert wanted is not None and isinstance(wanted.json, str)
+    schema: dict[str, Any] = json.loads(wanted.json)
+    return schema
+
+
+@pytest.mark.parametrize("choice", ["auto", "required"])
+def test_tools_and_another_grammar_do_not_go_together(frontend: HttpFrontend, choice: str) -> None:
+    body = {
+        "messages": ASK,
+        "tools": TOOLS,
+        "tool_choice": choice,
+        "response_format": {"type": "json_object"},
+    }
+    answer = frontend.http.post(CHAT, json=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "tool_choice"
+
+
+def test_a_bad_schema_of_a_tool_is_refused(frontend: HttpFrontend) -> None:
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "nope"}}}]
+    body = {"messages": ASK, "tools": tools, "tool_choice": "required"}
+    answer = frontend.http.post(CHAT, json=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "tools"
+
+
+def test_a_grammar_ends_reasoning_that_the_prompt_opened(thinking: HttpFrontend) -> None:
+    thinking.reset()
+    thinking.say('{"a": 1}')
+    choice = whole_choice(thinking, tools=None, response_format={"type": "json_object"})
+    assert choice["message"]["content"] == '{"a": 1}'
+    assert prompt_of(thinking).endswith("<think>\n\n</think>\n\n")

@@ -1,6 +1,7 @@
 """Takes choices from the queue, while there are rows, blocks and budget for the next."""
 
 from ..core.ends import settle_hold, shared_length
+from ..core.faults import next_choice
 from ..core.request import Choice, State
 from ..core.state import SchedulerState
 from ..memory.kv_cache import Prefix
@@ -12,6 +13,7 @@ FOR_PROMPTS = "for prompts that are being read"
 _FOR_A_ROW = "for a row"
 _BY_FORECAST = "for blocks, by the forecast"
 _FOR_BLOCKS = "for blocks"
+_FOR_ANOTHER = "for another worker"
 _FOR_OTHERS = "for more prompts to share its step"
 _LEAST_GAIN = 2  # waiting for another's blocks must save at least this part of the work: 1 / 2
 
@@ -31,14 +33,14 @@ class Admission:
 
     def may_start(self) -> bool:
         """Whether a step could start the head of the queue, as far as is known without trying."""
-        head = self._state.waiting.head(self._now)
+        head = next_choice(self._state, self._worker, self._now)
         return head is not None and self._worker.rows.num_free > 0 and not self._refused(head)
 
     def admit(self, draft: Draft) -> None:
         """Start choices until the head of the queue has to wait."""
         waiting = self._state.waiting
         blocked = ""
-        while (choice := waiting.head(self._now)) is not None:
+        while (choice := next_choice(self._state, self._worker, self._now)) is not None:
             blocked = self._why_not(draft, choice) or self._start(draft, choice)
             if blocked:
                 choice.request.story.note(self._now, "waits", blocked)
@@ -61,8 +63,10 @@ class Admission:
             return _FOR_A_ROW
         if self._gathers(draft, choice):
             return _FOR_OTHERS
+        if any(other.trials.suspects(choice) for other in self._state.workers if other is not self._worker):
+            return _FOR_ANOTHER
         others = [worker.rows.num_taken for worker in self._state.workers if worker.ready]
-        return "for another worker" if self._worker.rows.num_taken > min(others) else ""
+        return _FOR_ANOTHER if self._worker.rows.num_taken > min(others) else ""
 
     def _gathers(self, draft: Draft, choice: Choice) -> bool:
         """Whether prompts are still collected for a common step: a short time, and no more than fill it."""

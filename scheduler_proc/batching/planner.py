@@ -3,6 +3,7 @@
 import numpy as np
 
 from ...protocol.steps import StepPlan
+from ..core.faults import settle
 from ..core.state import SchedulerState
 from .admit import FOR_PROMPTS, Admission
 from .draft import Draft
@@ -27,6 +28,8 @@ class Planner:
         """The next plan, now in flight; None when there is nothing to compute or results must come first."""
         worker = self._worker
         if not worker.ready or len(worker.flight) >= self._state.config.pipeline_depth:
+            return None
+        if not settle(self._state, worker, self._now):
             return None
         self._admission.call_back()
         self._relief.make_way()

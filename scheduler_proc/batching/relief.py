@@ -9,6 +9,7 @@ import numpy as np
 from ...protocol.errors import RequestFailedError
 from ...protocol.ids import FinishReason
 from ..core.ends import drop_hold, end_request, holders_at, preempt
+from ..core.faults import next_choice
 from ..core.request import Choice, State
 from ..core.state import SchedulerState
 from .worker import Worker
@@ -24,7 +25,8 @@ class Relief:
 
     def make_way(self) -> None:
         """Preempt the last choice in the order when the head of the queue outranks it and cannot start."""
-        worker, head = self._worker, self._state.waiting.head(self._now)
+        worker = self._worker
+        head = next_choice(self._state, worker, self._now)
         if head is None or not worker.rows.num_taken:
             return
         refused = worker.refused == (head.ticket, worker.num_released)
@@ -48,7 +50,7 @@ class Relief:
             last = max(rows.tolist(), key=self._place)
             preempt(self._state, worker, last, self._now, "no blocks")
             return True
-        stuck = worker.rows.at(int(rows[0])) if len(rows) else self._state.waiting.head(self._now)
+        stuck = worker.rows.at(int(rows[0])) if len(rows) else next_choice(self._state, worker, self._now)
         if stuck is None or worker.flight or stuck.pending or self._elsewhere(stuck):
             return False
         if self._state.gather_until > self._now and stuck.state is State.WAITING:

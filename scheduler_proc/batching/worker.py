@@ -13,6 +13,7 @@ from .followers import Followers
 from .pace import StepPace
 from .rows import Ints, Rows
 from .step_model import StepModel, StepWork
+from .trials import Trials
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,8 @@ class Worker:
     late: dict[int, Choice] = field(default_factory=dict)  # by tenancy: preempted with tokens in flight
     followers: Followers = field(default_factory=Followers)
     model: StepModel = field(default_factory=StepModel)
+    flown: list[Choice] = field(default_factory=list)  # in flight when the worker was lost
+    trials: Trials = field(default_factory=Trials)
     last_result: float = 0.0  # when the newest result was applied
 
     @property
@@ -82,9 +85,12 @@ class Worker:
         self.rows = Rows(num_rows)
         self.budget = budget
         self.condition = ""
+        self.flown.clear()
 
     def close(self, condition: str) -> list[Choice]:
         """The worker lost its state. Returns the choices that ran there, their known tokens complete."""
+        flying = [self.rows.at(row) for row in self.in_flight().nonzero()[0].tolist()]
+        self.flown = [*flying, *self.late.values()]
         lost = [self.rows.release(row) for row in self.rows.taken().tolist()]
         for choice in (*lost, *self.late.values()):
             choice.pending = 0

@@ -56,6 +56,7 @@ class Request:
     is_new: bool = False  # it is in the queue and no step has computed it yet
     counted: bool = False  # its prompt is in the statistics
     num_told: int = 1  # prompt tokens whose log-probabilities the client has; nothing precedes the first
+    faults: int = 0  # failures of workers at which it was in flight, since it last got past one
     hold: Prefix | None = None  # references to the full blocks of the prompt, for forks to come
     hold_worker: int = -1  # where those blocks are
 

@@ -57,7 +57,8 @@ class Scheduler:
             error = RequestTimeoutError(f"the request's deadline passed {waited:.1f} s after it arrived")
             end_request(state, request, FinishReason.TIMEOUT, now, error)
         for client in state.clients.silent(now):
-            doors.drop_client(state, client, now, "not heard for too long")
+            silent = SlowClientError(f"the client was not heard for {now - client.heard:.0f} s")
+            doors.end_all(state, client, now, silent)
         workers.plan_steps(state, now)
         for number, deltas in state.deltas.take():
             owed = state.clients.number(number)

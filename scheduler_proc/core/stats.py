@@ -23,6 +23,7 @@ class Stats:
     generated_tokens: int = 0  # delivered and part of an answer; falls when a stop string cuts an answer
     discarded_tokens: int = 0  # computed past an end
     steps: int = 0
+    narrowed: int = 0  # failures of workers that leave fewer requests to suspect than the one before
     worker_resets: int = 0  # lives of workers that ended with requests to be taken up again
     rejected: dict[str, int] = field(default_factory=dict)  # by the kind of the error
     ended: dict[str, int] = field(default_factory=dict)  # choices by their public finish reason

@@ -4,6 +4,7 @@ from ...protocol.lifecycle import ProcessEnded, Progress, SupervisorMessage, Wat
 from ..batching.worker import Rank, Worker
 from .commands import SendSupervisor
 from .ends import requeue
+from .faults import accuse
 from .state import SchedulerState
 
 _STUCK_SECONDS = 10.0  # a step that takes less is never taken for stuck
@@ -32,7 +33,8 @@ def tell_progress(state: SchedulerState, now: float) -> None:
         return
     stuck = [rank.pid for worker in state.workers if is_stuck(worker, now) for rank in worker.ranks]
     ready, _ = state.readiness()
-    answer = Progress(token, state.identity.incarnation, state.stats.steps, ready, tuple(stuck))
+    count = state.stats.steps + state.stats.narrowed
+    answer = Progress(token, state.identity.incarnation, count, ready, tuple(stuck))
     state.out.append(SendSupervisor(answer))
 
 
@@ -53,3 +55,6 @@ def _ended(state: SchedulerState, ended: ProcessEnded, now: float) -> None:
         return
     worker.ranks[ended.rank] = Rank()
     requeue(state, worker, f"worker {worker.index} is restarting: {ended.cause}", now)
+    if ended.fault:
+        accuse(state, worker, ended.cause, now)
+    worker.flown.clear()

@@ -76,7 +76,9 @@ def _validate_request(state: SchedulerState, request: Request) -> None:
 
 def _validate_waiting(state: SchedulerState, requests: list[Request]) -> None:
     waiting = state.waiting
-    parked = [choice for worker in state.workers for choice in worker.followers.choices()]
+    parked = [
+        choice for worker in state.workers for choice in (*worker.followers.choices(), *worker.trials.held())
+    ]
     queued = waiting.choices() + parked
     expected = [choice for request in requests for choice in request.choices if choice.state is State.WAITING]
     _require(

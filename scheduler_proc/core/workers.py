@@ -14,6 +14,7 @@ from ..batching.worker import Rank, Worker
 from .commands import SendWorker
 from .doors import recheck
 from .ends import requeue
+from .faults import accuse
 from .state import SchedulerState
 
 
@@ -43,6 +44,7 @@ def on_message(state: SchedulerState, index: int, number: int, message: WorkerMe
             reason = f"worker {index} failed: {message.kind}: {message.message}"
             state.log(logging.ERROR, reason)
             requeue(state, worker, reason, now)
+            accuse(state, worker, f"{message.kind}: {message.message}", now)
 
 
 def _hello(state: SchedulerState, worker: Worker, rank: Rank, hello: WorkerHello, now: float) -> None:

@@ -166,6 +166,28 @@ def test_a_storm_of_restarts_ends_the_server_with_the_child_s_own_words(model: P
         assert last.endswith("restarts did not help")
 
 
+def test_a_request_that_kills_the_worker_is_refused_and_the_others_go_on(model: Path) -> None:
+    flags = ("--device", "sim", "--sim", "step_ms=5,vocab=200,poison_token=250")
+    with start_server(model, *flags) as server:
+        bodies = [{**BODIES[0], "prompt": [20 + at] * 5, "max_tokens": 200} for at in range(7)]
+
+        def texts(*more: dict[str, Any]) -> list[BackgroundStream]:
+            streams = [BackgroundStream(server.url, body, WITHIN) for body in (*bodies, *more)]
+            for stream in streams:
+                stream.join(WITHIN)
+            return streams
+
+        undisturbed = texts()
+        *others, poisoned = texts({**BODIES[0], "prompt": [20, 250, 20]})
+        assert [stream.text for stream in others] == [stream.text for stream in undisturbed], server.log
+        assert all(stream.complete for stream in others)
+        assert poisoned.error is not None, poisoned
+        assert "failed each time" in poisoned.error["message"]
+        assert "was ended by SIGABRT" in poisoned.error["message"]
+        wait_until(lambda: is_idle(server.url), within=5, what="all gauges are back at 0")
+        complete(server.url)
+
+
 def test_float32_texts_of_a_model_survive_the_ends_of_its_processes(model: Path) -> None:
     bodies = [
         {"prompt": [10 + at] * (3 + at), "max_tokens": 120, "ignore_eos": True, "temperature": at % 2}

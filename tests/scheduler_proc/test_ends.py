@@ -149,9 +149,9 @@ def _requests(world: World) -> list:  # type: ignore[type-arg]
     return [request for client in world.core.state.clients.all() for request in client.requests.values()]
 
 
-def test_a_silent_client_is_taken_for_dead() -> None:
+def test_a_silent_client_loses_its_requests_and_is_told_so_should_it_live() -> None:
     world = make_scheduler(start=False)
-    world.submit([2, 3], client=b"a")
+    silent = world.submit([2, 3], client=b"a")
     alive = world.submit([2, 3], client=b"b")
     world.turn(SILENCE - 1)
     world.client(Alive(), b"b")
@@ -159,7 +159,9 @@ def test_a_silent_client_is_taken_for_dead() -> None:
     world.turn(2)
     world.start_worker()
     world.run()
-    assert alive.ended and len(world.core.state.clients.all()) == 1
+    fault = silent.answers[0].fault
+    assert fault is not None and fault.kind == "SlowClientError"
+    assert alive.ended and alive.answers[0].fault is None
     assert world.core.next_turn() == float("inf")
 
 

@@ -23,7 +23,7 @@ class SimOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     kill_after: int = 0  # the step behind this many ends the process with SIGKILL
     hang_after: int = 0  # the step behind this many never ends
     error_row_every: int = 0  # each so many-th drawn token is an error of its row instead
-    poison_token: int = -1  # computing this token ends the process with SIGKILL
+    poison_token: int = -1  # computing this token ends the process with SIGABRT, as a device fault may
 
 
 def parse_options(text: str) -> SimOptions:

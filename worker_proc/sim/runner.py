@@ -131,7 +131,9 @@ class SimRunner(ImmediateRunner):
         if options.crash_after and step >= options.crash_after:
             raise SimulatedFaultError(f"told to fail behind step {options.crash_after}")
         poisoned = options.poison_token >= 0 and bool((inputs.token_ids == options.poison_token).any())
-        if poisoned or (options.kill_after and step >= options.kill_after):
+        if poisoned:
+            os.kill(os.getpid(), signal.SIGABRT)
+        if options.kill_after and step >= options.kill_after:
             os.kill(os.getpid(), signal.SIGKILL)
         while options.hang_after and step >= options.hang_after:
             time.sleep(3600)

@@ -19,9 +19,9 @@ pytestmark = pytest.mark.gpu
 
 # Relative error of logits against transformers in float32 with the same weights.
 TOLERANCE = 2e-5
-# In bfloat16 each rounding is carried on through the layers: a model of random weights ends with an error of 2 to
-# 4 %, whoever runs it. What must hold is that ours is no worse than that of transformers; both are one draw
-# of rounding errors, and a wrong mask, position or norm is many times that.
+# In bfloat16 each rounding is carried on through the layers: a model of random weights ends with an error of
+# 2 to 4 %, whoever runs it. What must hold is that ours is no worse than that of transformers; both are one
+# draw of rounding errors, and a wrong mask, position or norm is many times that.
 MORE_THAN_THEIRS = 1.25
 SHAPE = {
     "hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 3, "num_attention_heads": 8,

@@ -1,7 +1,7 @@
 """The layers of a step of one token, which is how fast the weights can be read.
 
-Six launches a layer instead of nine: norms, SwiGLU and residual adds are parts of matrix-vector products. Each
-launch begins while the one in front ends, and requests its first weights before it waits for it.
+Six launches a layer instead of nine: norms, SwiGLU and residual adds are parts of matrix-vector products.
+Each launch begins while the one in front ends, and requests its first weights before it waits for it.
 """
 
 from torch import Tensor

@@ -1,17 +1,21 @@
 """Log-probabilities of output tokens, from the columns of a `Deltas` to one object a token."""
 
+import math
 from dataclasses import dataclass
 
 from ...protocol.columns import unpack_f32, unpack_i32
 from ...protocol.replies import LogprobColumns
 
+UNKNOWN = math.nan
+"""The log-probability of a prompt's first token, which nothing precedes."""
+
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprobs:
-    """An output token and the likeliest tokens at its position."""
+    """A token and the likeliest tokens at its position."""
 
     token_id: int
-    logprob: float  # natural logarithm
+    logprob: float  # natural logarithm, or UNKNOWN
     rank: int  # of the token, 1 for the most likely
     top: tuple[tuple[int, float], ...]  # (token id, logprob), the likeliest first
 

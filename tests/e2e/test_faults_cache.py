@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from octavo.tests.support.client import Client
 from octavo.tests.support.models import make_ctx_model
-from octavo.tests.support.reference import greedy_ids
+from octavo.tests.support.reference import all_logits, greedy_ids
 from octavo.tests.support.server import start_server
 
 pytestmark = pytest.mark.e2e
@@ -122,3 +123,22 @@ def test_o43_a_chunk_of_a_prompt_produces_no_token(serve: Serve, ctx: Path, leng
         assert beside.result() == greedy_ids(ctx, ids(9, 3), 60)
     assert result["choices"][0]["token_ids"] == greedy_ids(ctx, prompt, 8)
     assert result["usage"]["completion_tokens"] == 8
+
+
+@pytest.mark.parametrize(
+    "fields", [{"prompt_logprobs": 1}, {"echo": True, "logprobs": 1}], ids=["own", "echo"]
+)
+def test_o30_prompt_logprobs_on_a_prefix_cache_hit(serve: Serve, ctx: Path, fields: dict[str, Any]) -> None:
+    client = serve()
+    prompt = ids(2 * B + 1, seed=30)
+    expected = all_logits(ctx, prompt).log_softmax(-1)[:-1].gather(1, torch.tensor(prompt[1:]).unsqueeze(1))
+    for _ in range(2):
+        choice = answer(client, prompt, 1, **fields)["choices"][0]
+        if "echo" in fields:
+            first, *told = choice["logprobs"]["token_logprobs"]
+            told = told[: len(prompt) - 1]
+        else:
+            first, *entries = choice["prompt_logprobs"]
+            told = [entry[str(token)]["logprob"] for entry, token in zip(entries, prompt[1:], strict=True)]
+        assert first is None
+        assert told == pytest.approx(expected.squeeze(1).tolist(), abs=1e-3)

@@ -10,7 +10,7 @@ import zmq
 
 from octavo.protocol import channels, codec
 from octavo.protocol.base import Message
-from octavo.protocol.columns import pack_f32, pack_i32, pack_i64
+from octavo.protocol.columns import pack_f32, pack_i32, pack_i64, unpack_i32
 from octavo.protocol.ids import FinishReason, new_incarnation
 from octavo.protocol.lifecycle import ModelLimits
 from octavo.protocol.replies import (
@@ -18,6 +18,7 @@ from octavo.protocol.replies import (
     Deltas,
     Fault,
     LogprobColumns,
+    PromptLogprobs,
     Rejected,
     Start,
     Status,
@@ -225,7 +226,25 @@ def _deltas(entries: Sequence[_Entry]) -> Deltas:
         ),
         faults=tuple(Fault(index, *entry.fault) for index, entry in enumerate(entries) if entry.fault),
         logprobs=_logprobs(entries),
+        prompt_logprobs=tuple(
+            _prompt_logprobs(entry.choice.submit)
+            for entry in entries
+            if entry.start == 0 and entry.choice.submit.params.prompt_logprobs is not None
+        ),
     )
+
+
+def _prompt_logprobs(submit: Submit) -> PromptLogprobs:
+    """Made up: the token at position p has -p, alternative number i is token id 40 + i with -1 - i."""
+    asked = submit.params.prompt_logprobs or 0
+    tokens, values = [], []
+    ids = unpack_i32(submit.prompt).tolist()[1:]
+    for position, token in enumerate(ids, start=1):
+        tokens += [token, *range(40, 40 + asked)]
+        values += [-float(position), *(-1.0 - place for place in range(asked))]
+    counts, ranks = pack_i32([1 + asked] * len(ids)), pack_i32([7] * len(ids))
+    columns = LogprobColumns(counts, pack_i32(tokens), pack_f32(values), ranks)
+    return PromptLogprobs(submit.request, submit.attempt, 1, columns)
 
 
 def _logprobs(entries: Sequence[_Entry]) -> LogprobColumns | None:

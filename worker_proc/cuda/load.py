@@ -181,4 +181,4 @@ def _sizes(config: WorkerConfig, *, num_weights: int) -> Sizes:
     graph_tokens = _GRAPH_TOKENS_SMALL if num_weights < _SMALL_MODEL else _GRAPH_TOKENS
     max_tokens = config.max_num_batched_tokens
     # A step has no more rows than tokens.
-    return Sizes(min(config.max_num_seqs, max_tokens), max_tokens, graph_tokens, lone_row=False)
+    return Sizes(min(config.max_num_seqs, max_tokens), max_tokens, graph_tokens, lone_row=True)

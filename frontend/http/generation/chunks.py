@@ -21,6 +21,7 @@ class Choice:
         self.stop_reason: int | str | None = None
         self.token_ids: list[int] = []
         self.logprobs: list[TokenLogprobs] = []
+        self.prompt_logprobs: list[TokenLogprobs] | None = None  # where they were asked for
         self._pieces: list[str] = []
 
     @property

@@ -11,6 +11,7 @@ class Format(Protocol):
 
     media_type: str  # of the stream
     counts_every_chunk: bool  # whether chunks carry the usage so far
+    prompt_logprobs: int | None  # alternatives beside each prompt token of a whole answer; None: no such part
 
     def opening(self) -> bytes:
         """What follows the headers of a stream at once."""

@@ -19,3 +19,5 @@ class Job:
     cache_salt: str = ""
     grammar_field: str = "structured_outputs"  # what the request calls the field that asks for a grammar
     echo: str = ""  # text that every choice begins with
+    echo_logprobs: int | None = None  # alternatives beside each token of it; None: without log-probabilities
+    only_prompt: bool = False  # no token was asked for; one is drawn, since reading a prompt draws one

@@ -43,6 +43,9 @@ class GenerationResponse(Response):
     async def _send_whole(self, scope: Scope, receive: Receive, send: Send) -> None:
         fold = Fold(self._generation.num_choices)
         await self._generation.run(fold)
+        if (num_top := self._format.prompt_logprobs) is not None:
+            for choice in fold.choices:
+                choice.prompt_logprobs = self._generation.prompt_logprobs(choice.index, num_top)
         body = self._format.whole(fold.choices, self._generation.usage())
         await Response(body, media_type=self.media_type)(scope, receive, send)
 

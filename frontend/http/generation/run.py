@@ -6,12 +6,14 @@ from functools import partial
 from typing import Protocol
 
 from ...engine.async_client import AsyncClient
+from ...engine.logprobs import TokenLogprobs
 from ...engine.stream import Stream
 from ..metrics.requests import RequestMetrics
 from ..requests.sampling import renamed
 from .chunks import Chunk, PromptDetails, Usage
 from .job import Job
 from .progress import Progress
+from .prompt_part import PromptPart, told_prompt
 
 Chunks = list[Chunk]
 
@@ -40,6 +42,7 @@ class Generation:
         self._engine = engine
         self._jobs = jobs
         self._progress = [Progress(job, metrics) for job in jobs]
+        self._prompts = [PromptPart(job) for job in jobs]
         self._streams: list[Stream] = []
 
     @property
@@ -52,6 +55,11 @@ class Generation:
         completion = sum(progress.num_tokens for progress in self._progress)
         cached = sum(stream.num_cached for stream in self._streams)
         return Usage(prompt, completion, prompt + completion, PromptDetails(cached))
+
+    def prompt_logprobs(self, index: int, num_top: int) -> list[TokenLogprobs]:
+        """Those of the prompt that the choice at `index` goes on from, once it has begun."""
+        job = index // self._jobs[0].params.n
+        return told_prompt(self._streams[job], num_top)
 
     async def start(self) -> None:
         """Submit all jobs and wait until each is in the queue. Raises OctavoError; then none is left."""
@@ -102,22 +110,24 @@ class Generation:
 
     def _echoes(self) -> Chunks:
         return [
-            Chunk(index * job.params.n + choice, job.echo, (), None)
-            for index, job in enumerate(self._jobs)
-            for choice in range(job.params.n if job.echo else 0)
+            chunk for job, prompt in enumerate(self._prompts) for chunk in self._placed(job, prompt.opening())
         ]
 
-    def _take(self, job: int) -> Chunks:
-        """What the choices of a job gained."""
-        stream = self._streams[job]
-        chunks = stream.take()
-        if chunks:
-            self._progress[job].took(chunks, stream)
+    def _placed(self, job: int, chunks: Chunks) -> Chunks:
+        """The chunks of a job with the indexes that their choices have in the answer."""
         if job:
             first_index = job * self._jobs[job].params.n
             for chunk in chunks:
                 chunk.index += first_index
         return chunks
+
+    def _take(self, job: int) -> Chunks:
+        """What the choices of a job gained."""
+        stream = self._streams[job]
+        chunks = self._prompts[job].add_to(stream.take(), stream)
+        if chunks:
+            self._progress[job].took(chunks, stream)
+        return self._placed(job, chunks)
 
 
 class _Delivery:

@@ -36,7 +36,6 @@ _Features = dict[str, tuple[object, ...]]
 _GENERATION_FEATURES: _Features = {
     "use_beam_search": (False,),
     "length_penalty": (1.0,),
-    "prompt_logprobs": (),
     "guided_json": (),
     "guided_regex": (),
     "guided_choice": (),

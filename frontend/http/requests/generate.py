@@ -2,7 +2,7 @@
 
 import msgspec
 
-from ....protocol.errors import InvalidRequestError
+from ....protocol.errors import InvalidRequestError, UnsupportedError
 from ....protocol.sampling import SamplingParams
 from .prompts import Prompt, PromptField, parse_prompts
 from .sampling import GenerationRequest
@@ -30,5 +30,9 @@ class GenerateRequest(GenerationRequest, kw_only=True):
     def params(self, timeout: float) -> SamplingParams:
         """The sampling parameters. Raises InvalidRequestError."""
         self.check_stream_options()
+        if self.prompt_logprobs is not None:
+            raise UnsupportedError(
+                "an answer of plain texts has no place for prompt_logprobs", param="prompt_logprobs"
+            )
         max_tokens = _DEFAULT_MAX_TOKENS if self.max_tokens is None else self.max_tokens
         return self.sampling_params(max_tokens=max_tokens, logprobs=None, timeout=timeout)

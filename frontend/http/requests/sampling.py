@@ -42,6 +42,7 @@ class GenerationRequest(msgspec.Struct, kw_only=True):
     bad_words: list[str] | None = None
     structured_outputs: StructuredOutputsParams | None = None
     response_format: ResponseFormat | None = None  # OpenAI's way to ask for structured outputs
+    prompt_logprobs: int | None = None  # how many alternatives to report beside each token of the prompt
     skip_special_tokens: bool | None = None
     spaces_between_special_tokens: bool | None = None
     include_stop_str_in_output: bool | None = None
@@ -66,6 +67,10 @@ class GenerationRequest(msgspec.Struct, kw_only=True):
         if self.stream_options is not None and not self.stream:
             raise InvalidRequestError(
                 "stream_options can only be set together with stream", param="stream_options"
+            )
+        if self.prompt_logprobs is not None and self.stream:
+            raise InvalidRequestError(
+                "prompt_logprobs cannot be used together with stream", param="prompt_logprobs"
             )
 
     def sampling_params(

@@ -10,7 +10,7 @@ from ...text.answer.reader import AnswerReader
 from ..generation.chunks import Choice, Chunk, Usage
 from ..requests.sampling import StreamOptions
 from .events import EventFormat, finish_fields, json_text, json_value
-from .logprobs import ChatLogprobs, LogprobWriter
+from .logprobs import ChatLogprobs, LogprobWriter, PromptLogprobs, prompt_entries
 from .messages import AnswerMessage, DeltaWriter, fold_message
 
 _CALLS = "tool_calls"
@@ -26,15 +26,16 @@ class ChatChoice(msgspec.Struct):
     stop_reason: int | str | None = None  # the stop token or stop string that ended the answer
 
 
-class ChatCompletion(msgspec.Struct, kw_only=True):
+class ChatCompletion(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The answer as a whole."""
 
     id: str
-    object: str = "chat.completion"
+    object: str
     created: int  # seconds since the epoch
     model: str
     choices: list[ChatChoice]
     usage: Usage
+    prompt_logprobs: PromptLogprobs | None = None  # one entry a prompt token, when they were asked for
 
 
 class ChatFormat(EventFormat):
@@ -53,10 +54,13 @@ class ChatFormat(EventFormat):
         num_choices: int = 1,
         options: StreamOptions | None = None,
         with_logprobs: bool = False,
+        prompt_logprobs: int | None = None,
         plan: AnswerPlan,
     ) -> None:
         """`plan` says how the text of each choice is read."""
         super().__init__(answer_id, "chat.completion.chunk", created, model, options)
+        self.prompt_logprobs = prompt_logprobs
+        self._tokenizer = tokenizer
         self._id, self._model, self._created = answer_id, model, created
         self._num_choices = num_choices
         self._with_logprobs = with_logprobs
@@ -88,10 +92,12 @@ class ChatFormat(EventFormat):
     def whole(self, choices: Sequence[Choice], usage: Usage) -> bytes:
         answer = ChatCompletion(
             id=self._id,
+            object="chat.completion",
             created=self._created,
             model=self._model,
             choices=[self._choice(choice) for choice in choices],
             usage=usage,
+            prompt_logprobs=prompt_entries(choices[0].prompt_logprobs, self._tokenizer),
         )
         return msgspec.json.encode(answer)
 

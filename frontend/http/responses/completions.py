@@ -9,7 +9,7 @@ from ...text import Tokenizer
 from ..generation.chunks import Choice, Chunk, Usage
 from ..requests.sampling import StreamOptions
 from .events import EventFormat, finish_fields, json_text, json_value
-from .logprobs import CompletionLogprobs, LogprobWriter
+from .logprobs import CompletionLogprobs, LogprobWriter, PromptLogprobs, prompt_entries
 
 
 class CompletionChoice(msgspec.Struct, omit_defaults=True):
@@ -21,6 +21,7 @@ class CompletionChoice(msgspec.Struct, omit_defaults=True):
     finish_reason: str | None
     stop_reason: int | str | None  # the stop token or stop string that ended the text
     token_ids: list[int] | None = None  # of the output, when they were asked for
+    prompt_logprobs: PromptLogprobs | None = None  # one entry a prompt token, when they were asked for
 
 
 class Completion(msgspec.Struct, kw_only=True):
@@ -48,8 +49,10 @@ class CompletionFormat(EventFormat):
         skip_special_tokens: bool = True,
         with_logprobs: bool = False,
         with_token_ids: bool = False,
+        prompt_logprobs: int | None = None,
     ) -> None:
         super().__init__(answer_id, "text_completion", created, model, options)
+        self.prompt_logprobs = prompt_logprobs
         self._id, self._model, self._created = answer_id, model, created
         self._tokenizer = tokenizer
         self._skip_special_tokens = skip_special_tokens
@@ -87,6 +90,7 @@ class CompletionFormat(EventFormat):
                     choice.finish_reason,
                     choice.stop_reason,
                     choice.token_ids if self._with_token_ids else None,
+                    prompt_entries(choice.prompt_logprobs, self._tokenizer),
                 )
                 for choice in choices
             ],

@@ -1,7 +1,9 @@
 """Log-probabilities in OpenAI's two forms."""
 
+import math
 from codecs import getincrementaldecoder
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 import msgspec
 
@@ -39,9 +41,38 @@ class CompletionLogprobs(msgspec.Struct):
     """Log-probabilities of a completion's choice: lists with one entry a token."""
 
     text_offset: list[int]
-    token_logprobs: list[float]
+    token_logprobs: list[float | None]
     tokens: list[str]
-    top_logprobs: list[dict[str, float]]
+    top_logprobs: list[dict[str, float] | None]
+
+
+class PromptLogprob(msgspec.Struct):
+    """A token at a position of the prompt, in vLLM's form."""
+
+    logprob: float
+    rank: int
+    decoded_token: str
+
+
+PromptLogprobs: TypeAlias = list[dict[int, PromptLogprob] | None]
+
+
+def prompt_entries(told: Sequence[TokenLogprobs] | None, tokenizer: Tokenizer) -> PromptLogprobs | None:
+    """For each prompt token the entry of it and of the likeliest ones, by token id; None for the first."""
+    if told is None:
+        return None
+    entries: PromptLogprobs = []
+    for token in told:
+        if math.isnan(token.logprob):
+            entries.append(None)
+            continue
+        found = {token.token_id: PromptLogprob(_finite(token.logprob), token.rank, "")}
+        for rank, (other, value) in enumerate(token.top, start=1):
+            found.setdefault(other, PromptLogprob(_finite(value), rank, ""))
+        for other, entry in found.items():
+            entry.decoded_token = tokenizer.token_text(other)
+        entries.append(found)
+    return entries
 
 
 class LogprobWriter:
@@ -62,10 +93,17 @@ class LogprobWriter:
         """Entries of /v1/completions; the chosen token is always among the alternatives."""
         return CompletionLogprobs(
             text_offset=[self._next_offset(token.token_id) for token in tokens],
-            token_logprobs=[_finite(token.logprob) for token in tokens],
+            token_logprobs=[
+                None if math.isnan(token.logprob) else _finite(token.logprob) for token in tokens
+            ],
             tokens=[self._text(token.token_id) for token in tokens],
             top_logprobs=[
-                {self._text(t): _finite(value) for t, value in ((token.token_id, token.logprob), *token.top)}
+                None
+                if math.isnan(token.logprob)
+                else {
+                    self._text(t): _finite(value)
+                    for t, value in ((token.token_id, token.logprob), *token.top)
+                }
                 for token in tokens
             ],
         )

@@ -18,6 +18,7 @@ class TextFormat:
 
     media_type = "text/plain; charset=utf-8"
     counts_every_chunk = False
+    prompt_logprobs: int | None = None
 
     def opening(self) -> bytes:
         return b""

@@ -59,6 +59,7 @@ class Chat:
             num_choices=params.n,
             options=body.stream_options,
             with_logprobs=params.logprobs is not None,
+            prompt_logprobs=body.prompt_logprobs,
             plan=plan,
         )
         generation = Generation(service.engine, jobs, service.metrics)

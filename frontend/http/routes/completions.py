@@ -1,6 +1,7 @@
 """/v1/completions."""
 
 import time
+from dataclasses import replace
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -33,7 +34,11 @@ class Completions:
         add_special_tokens = body.add_special_tokens is not False
         ids = await service.text.encode(prompts, add_special_tokens=add_special_tokens)
         echoes = [await self._text_of(prompt) for prompt in prompts] if body.echo else ()
-        jobs = make_jobs(service, request, body, ids, params, echoes)
+        echo_logprobs = body.logprobs if body.echo else None
+        jobs = [
+            replace(job, echo_logprobs=echo_logprobs, only_prompt=body.max_tokens == 0)
+            for job in make_jobs(service, request, body, ids, params, echoes)
+        ]
         name = request_name(request.scope)
         form = CompletionFormat(
             f"cmpl-{name}",
@@ -44,6 +49,7 @@ class Completions:
             skip_special_tokens=params.skip_special_tokens,
             with_logprobs=params.logprobs is not None,
             with_token_ids=bool(body.return_token_ids),
+            prompt_logprobs=body.prompt_logprobs,
         )
         generation = Generation(service.engine, jobs, service.metrics)
         return GenerationResponse(generation, form, name, stream=bool(body.stream))

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import triton
 import triton.language as tl
 from torch import Tensor
-from triton.language.extra.cuda import gdc_wait
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from ..launch import pdl_options
 from .plan import LOG2_E, WINDOW_ALIGN, AttentionPlan
@@ -111,7 +111,12 @@ def _decode_attention_kernel(
     head = tl.program_id(0)
     item = tl.program_id(1)
     row = tl.load(item_row_ptr + item)
+    if PDL:
+        gdc_launch_dependents()
     if row < 0:
+        if PDL:
+            # The kernel behind takes this one's end for the end of all before it.
+            gdc_wait()
         return
     first_item = tl.load(first_item_ptr + row)
     num_splits = tl.load(first_item_ptr + row + 1) - first_item

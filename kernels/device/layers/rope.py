@@ -4,8 +4,10 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from ..checks import check, check_same_device, check_shape
+from ..launch import pdl_options
 from .kv_cache import check_cache
 
 _HEADS_PER_PROGRAM = 8
@@ -86,7 +88,7 @@ def _rope_kernel(
     q_stride, q_head_stride, k_stride, k_head_stride, v_stride, v_head_stride, slot_stride, eps,
     NUM_HEADS: tl.constexpr, NUM_KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, HALF: tl.constexpr,
     HALF_BLOCK: tl.constexpr, REST_BLOCK: tl.constexpr, DIM_BLOCK: tl.constexpr, HEADS: tl.constexpr,
-    NORM: tl.constexpr, WRITE: tl.constexpr,
+    NORM: tl.constexpr, WRITE: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Rotates HEADS heads of one token, all of q or all of k, or copies as many heads of v.
 
@@ -97,6 +99,9 @@ def _rope_kernel(
     part = tl.program_id(1)
     q_parts: tl.constexpr = (NUM_HEADS + HEADS - 1) // HEADS
     kv_parts: tl.constexpr = (NUM_KV_HEADS + HEADS - 1) // HEADS
+    if PDL:
+        gdc_launch_dependents()
+        gdc_wait()
     slot = tl.load(slots_ptr + token) if WRITE else tl.zeros((), tl.int64)
     if part >= q_parts + kv_parts:
         if slot >= 0:
@@ -144,7 +149,7 @@ def _rope_kernel(
 
 def apply_rope(q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor) -> None:
     """See `reference.apply_rope`."""
-    _launch(q, k, None, positions, cos_sin, None, None, None, None, None, 0.0)
+    _launch(q, k, None, positions, cos_sin, None, None, None, None, None, 0.0, False)
 
 
 def rope_and_write_kv(
@@ -160,8 +165,12 @@ def rope_and_write_kv(
     q_weight: Tensor | None = None,
     k_weight: Tensor | None = None,
     eps: float = 1e-6,
+    pdl: bool = False,
 ) -> None:
-    """See `reference.rope_and_write_kv`. q, k and v may be slices of one fused projection."""
+    """See `reference.rope_and_write_kv`. q, k and v may be slices of one fused projection.
+
+    `pdl`: the launches before and after are kernels that wait before they read.
+    """
     check_cache(k_cache, v_cache)
     check("v", v, dim=3)
     check_shape("v", v, tuple(k.shape))
@@ -169,7 +178,7 @@ def rope_and_write_kv(
     check_shape("k_cache", k_cache, (*k_cache.shape[:2], *k.shape[1:]))
     if (q_weight is None) != (k_weight is None):
         raise ValueError("q_weight and k_weight must be given together")
-    _launch(q, k, v, positions, cos_sin, k_cache, v_cache, slots, q_weight, k_weight, eps)
+    _launch(q, k, v, positions, cos_sin, k_cache, v_cache, slots, q_weight, k_weight, eps, pdl)
 
 
 def _launch(
@@ -184,6 +193,7 @@ def _launch(
     q_weight: Tensor | None,
     k_weight: Tensor | None,
     eps: float,
+    pdl: bool,
 ) -> None:
     """Without v, rotates q and k in place; pointers that the kernel's variant does not read get k."""
     check("q", q, dim=3)
@@ -223,5 +233,7 @@ def _launch(
         HEADS=heads,
         NORM=q_weight is not None,
         WRITE=v is not None,
+        PDL=pdl,
         num_warps=4,
+        **pdl_options(pdl),
     )

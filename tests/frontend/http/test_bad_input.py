@@ -33,7 +33,7 @@ def alive(frontend: HttpFrontend) -> bool:
 
 FIELDS = [
     (COMPLETIONS, {"max_tokens": "many"}, "max_tokens"),
-    (COMPLETIONS, {"max_tokens": 0}, "max_tokens"),
+    (COMPLETIONS, {"max_tokens": -1}, "max_tokens"),
     (COMPLETIONS, {"max_tokens": -1}, "max_tokens"),
     (COMPLETIONS, {"temperature": "hot"}, "temperature"),
     (COMPLETIONS, {"temperature": -1}, "temperature"),
@@ -106,9 +106,7 @@ def test_a_missing_field_is_named(frontend: HttpFrontend, path: str) -> None:
 FEATURES = [
     (COMPLETIONS, {"suffix": "end"}),
     (COMPLETIONS, {"best_of": 3}),
-    (COMPLETIONS, {"echo": True, "logprobs": 1}),
     (COMPLETIONS, {"use_beam_search": True}),
-    (COMPLETIONS, {"prompt_logprobs": 1}),
     (CHAT, {"tools": [{"type": "function", "function": {"name": "f"}}]}),
     (CHAT, {"functions": [{"name": "f"}]}),
     (CHAT, {"audio": {"voice": "x", "format": "wav"}}),
@@ -185,13 +183,15 @@ def test_o05_no_stop_string_is_no_stop_string(frontend: HttpFrontend, stop: obje
     assert answer.json()["choices"][0]["text"] == "hello"
 
 
-def test_o09_no_tokens_at_all_are_refused_everywhere(frontend: HttpFrontend) -> None:
-    for path, body in [
-        (COMPLETIONS, {"prompt": "the cat", "echo": True, "logprobs": 1}),
-        (COMPLETIONS, {"prompt": "the cat"}),
-        (CHAT, {"messages": HI}),
-    ]:
-        refused(frontend.http.post(path, json={**body, "max_tokens": 0}))
+def test_o09_no_tokens_at_all_are_an_empty_text_or_refused(frontend: HttpFrontend) -> None:
+    for body in ({"prompt": "the cat"}, {"prompt": [70, 71], "n": 2}):
+        answer = frontend.http.post(COMPLETIONS, json={**body, "max_tokens": 0}).json()
+        assert {choice["text"] for choice in answer["choices"]} == {""}
+        assert {choice["finish_reason"] for choice in answer["choices"]} == {"length"}
+        assert answer["usage"]["completion_tokens"] == 0
+    refused(frontend.http.post(CHAT, json={"messages": HI, "max_tokens": 0}))
+    refused(frontend.http.post(COMPLETIONS, json={"prompt": "x", "max_tokens": -1}))
+    refused(frontend.http.post(COMPLETIONS, json={"prompt": "x", "max_tokens": 0, "min_tokens": 2}))
     assert alive(frontend)
 
 

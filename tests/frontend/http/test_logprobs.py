@@ -64,11 +64,73 @@ def test_o29_minus_infinity_is_a_number_in_json(frontend: HttpFrontend, path: st
     assert "-9999.0" in json.dumps(events.logprobs())
 
 
-def test_o16_echo_with_logprobs_is_refused_by_name(frontend: HttpFrontend) -> None:
-    body = {"prompt": "\n1. the cat", "echo": True, "logprobs": 1, "max_tokens": 2}
+ECHO = "\n1. the cat"
+
+
+def echoed(frontend: HttpFrontend, **fields: Any) -> dict[str, Any]:
+    body = {"prompt": ECHO, "echo": True, "logprobs": 1, **fields}
     answer = frontend.http.post(COMPLETIONS, json=body)
-    assert answer.status_code == 400
-    assert answer.json()["error"]["param"] == "echo"
+    assert answer.status_code == 200, answer.text
+    body = answer.json()
+    assert body["usage"]["prompt_tokens"] == len(frontend.tokenizer.encode(ECHO))
+    return {**body["choices"][0], "completion_tokens": body["usage"]["completion_tokens"]}
+
+
+def test_o16_echo_with_logprobs_describes_prompt_and_answer(frontend: HttpFrontend) -> None:
+    frontend.say(" dog")
+    found = echoed(frontend, max_tokens=1)
+    logprobs, num_prompt = found["logprobs"], len(frontend.tokenizer.encode(ECHO))
+    assert {len(column) for column in logprobs.values()} == {num_prompt + 1}
+    assert logprobs["token_logprobs"][0] is None
+    assert logprobs["top_logprobs"][0] is None
+    assert logprobs["token_logprobs"][1:num_prompt] == [-float(p) for p in range(1, num_prompt)]
+    assert all(1 <= len(top) <= 2 for top in logprobs["top_logprobs"][1:])
+    assert "".join(logprobs["tokens"]) == found["text"] == ECHO + " dog"
+    for token, offset in zip(logprobs["tokens"], logprobs["text_offset"], strict=True):
+        assert found["text"][offset:].startswith(token)
+
+
+def test_o09_the_prompt_alone_with_its_logprobs(frontend: HttpFrontend) -> None:
+    found = echoed(frontend, max_tokens=0)
+    assert found["text"] == ECHO == "".join(found["logprobs"]["tokens"])
+    assert found["completion_tokens"] == 0
+    assert len(found["logprobs"]["token_logprobs"]) == len(frontend.tokenizer.encode(ECHO))
+    assert found["finish_reason"] == "length"
+
+
+def test_echo_with_logprobs_is_the_same_in_a_stream(frontend: HttpFrontend) -> None:
+    frontend.say(" dog")
+    for max_tokens in (0, 2):
+        whole = echoed(frontend, max_tokens=max_tokens, n=2)
+        body = {"prompt": ECHO, "echo": True, "logprobs": 1, "max_tokens": max_tokens, "n": 2}
+        events = post_stream(frontend.http, COMPLETIONS, body)
+        assert events.texts == {0: whole["text"], 1: whole["text"]}
+        for index in range(2):
+            parts = events.logprobs(index)
+            joined = {name: [x for part in parts for x in part[name]] for name in whole["logprobs"]}
+            assert joined == whole["logprobs"]
+
+
+@pytest.mark.parametrize("path", [COMPLETIONS, CHAT])
+def test_prompt_logprobs_have_the_form_of_vllm(frontend: HttpFrontend, path: str) -> None:
+    start = {"messages": HI} if path == CHAT else {"prompt": "the cat"}
+    answer = frontend.http.post(path, json={**start, "prompt_logprobs": 2, "max_tokens": 1}).json()
+    told = (answer if path == CHAT else answer["choices"][0])["prompt_logprobs"]
+    assert len(told) == answer["usage"]["prompt_tokens"]
+    assert told[0] is None
+    for position, entry in enumerate(told[1:], start=1):
+        assert 2 <= len(entry) <= 3
+        assert {name for one in entry.values() for name in one} == {"logprob", "rank", "decoded_token"}
+        assert next(iter(entry.values())) | {"decoded_token": ""} == {
+            "logprob": -float(position),
+            "rank": 7,
+            "decoded_token": "",
+        }
+    refused = frontend.http.post(path, json={**start, "prompt_logprobs": 2, "stream": True})
+    assert refused.status_code == 400
+    assert refused.json()["error"]["param"] == "prompt_logprobs"
+    without = frontend.http.post(path, json={**start, "max_tokens": 1}).text
+    assert "prompt_logprobs" not in without
 
 
 def test_tokens_and_offsets_describe_the_text(frontend: HttpFrontend) -> None:

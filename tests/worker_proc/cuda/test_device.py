@@ -17,8 +17,12 @@ from ...support.models import make_ctx_model
 
 pytestmark = pytest.mark.gpu
 
-# Relative error of logits against transformers in the same dtype.
-TOLERANCE = {"float32": 2e-5, "bfloat16": 2e-2}
+# Relative error of logits against transformers in float32 with the same weights.
+TOLERANCE = 2e-5
+# In bfloat16 each rounding is carried on through the layers: a model of random weights ends with an error of
+# 2 to 4 %, whoever runs it. What must hold is that ours is no worse than that of transformers; both are one
+# draw of rounding errors, and a wrong mask, position or norm is many times that.
+MORE_THAN_THEIRS = 1.25
 SHAPE = {
     "hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 3, "num_attention_heads": 8,
     "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 1000, "max_position_embeddings": 2048,
@@ -36,21 +40,31 @@ def prompts(lengths: list[int]) -> list[list[int]]:
     return [[(7 * i + j * j + 3) % 250 for j in range(n)] for i, n in enumerate(lengths)]
 
 
-def make_model(folder: Path, kind: str) -> torch.nn.Module:
-    """Random weights, biases and norms included, saved in float32; returns transformers' model."""
+def make_model(folder: Path, kind: str, dtype: torch.dtype) -> None:
+    """Save random weights that are numbers of `dtype`, biases and norms included."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
     config = SHAPE | TRAITS[kind]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder)).float().eval()
+    model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder)).float()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(1.0 if parameter.dim() == 1 else 0.0, 0.08)
+            parameter.copy_(parameter.to(dtype))
     model.save_pretrained(folder)
     (folder / "config.json").write_text(json.dumps(config))
-    return model.cuda()
+
+
+def their_logits(folder: Path, dtype: torch.dtype, tokens: list[int], first: int) -> torch.Tensor:
+    """What transformers computes in `dtype` for the positions from `first` on."""
+    from transformers import AutoModelForCausalLM
+
+    # Loaded in its dtype: `model.to(dtype)` would round the frequencies of the rotation, too.
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval().cuda()
+    with torch.no_grad():
+        return model(torch.tensor([tokens], device="cuda")).logits[0, first:].float()
 
 
 @contextmanager
@@ -72,7 +86,7 @@ def ctx(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("kind", TRAITS)
 def test_logits_are_those_of_transformers(tmp_path: Path, kind: str, dtype: str) -> None:
-    model = make_model(tmp_path, kind).to(getattr(torch, dtype))
+    make_model(tmp_path, kind, getattr(torch, dtype))
     runner = make_cuda_runner(tmp_path, dtype=dtype, enforce_eager=True, block_size=64, **SETTINGS)
     driver = Driver(runner)
     prompt = prompts([300])[0]
@@ -80,13 +94,20 @@ def test_logits_are_those_of_transformers(tmp_path: Path, kind: str, dtype: str)
     with watched_logits(runner) as seen:
         driver.generate([choice], 12, chunk=128)
     # Chunks before the last draw nothing; each later step has one line.
-    found = torch.stack([logits[0] for logits in seen]).float()
-    with torch.no_grad():
-        truth = model(torch.tensor([prompt + choice.output], device="cuda")).logits[0, len(prompt) - 1 : -1]
-    truth = truth.float()
-    error = float((found - truth).norm() / truth.norm())
-    print(f"{kind} {dtype}: relative error {error:.1e}")
-    assert error < TOLERANCE[dtype]
+    ours = torch.stack([logits[0] for logits in seen]).float()
+    tokens, first = prompt + choice.output[:-1], len(prompt) - 1
+    truth = their_logits(tmp_path, torch.float32, tokens, first)
+    error = relative_error(ours, truth)
+    bound = TOLERANCE
+    if dtype != "float32":
+        theirs = relative_error(their_logits(tmp_path, getattr(torch, dtype), tokens, first), truth)
+        bound = MORE_THAN_THEIRS * theirs
+    print(f"{kind} {dtype}: relative error {error:.1e}, allowed {bound:.1e}")
+    assert error < bound
+
+
+def relative_error(found: torch.Tensor, truth: torch.Tensor) -> float:
+    return float((found - truth).norm() / truth.norm())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

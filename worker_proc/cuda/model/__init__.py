@@ -2,6 +2,7 @@
 
 from .arena import Arena
 from .attention import CudaAttention
+from .lone import lone_body
 from .ops import CudaOps
 
-__all__ = ["Arena", "CudaAttention", "CudaOps"]
+__all__ = ["Arena", "CudaAttention", "CudaOps", "lone_body"]

@@ -69,6 +69,8 @@ class CudaAttention:
         heads = qkv.view(len(qkv), -1, spec.head_dim)
         q, k, v = heads.split((spec.num_heads, spec.num_kv_heads, spec.num_kv_heads), dim=1)
         k_cache, v_cache = self._caches[spec.layer].unbind()
+        # Between cuBLAS products, which know nothing of it, an early start gains nothing.
+        pdl = step.size.lone and qkv.is_cuda
         kernels.rope_and_write_kv(
             q,
             k,
@@ -81,6 +83,7 @@ class CudaAttention:
             q_weight=spec.q_norm,
             k_weight=spec.k_norm,
             eps=spec.norm_eps,
+            pdl=pdl,
         )
         out = self._arena.take("attended", len(qkv), spec.num_heads * spec.head_dim, qkv.dtype)
         kernels.paged_attention(
@@ -95,6 +98,7 @@ class CudaAttention:
             plan=self._plan,
             rows=inputs.rows,
             decodes_only=step.size.decodes_only,
+            pdl=pdl,
         )
         return out
 

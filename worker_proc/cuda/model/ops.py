@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from ....kernels import device as kernels
+from ...models.layers import Linear
 from .arena import Arena
 
 
@@ -27,9 +28,45 @@ class CudaOps:
 
     def linear(self, x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
         out = self._arena.take("linear", x.shape[0], packed.shape[0], x.dtype)
+        if x.shape[0] == 1:
+            return kernels.gemv(x, packed, bias=bias, out=out)
         if bias is None:
             return torch.mm(x, packed.t(), out=out)
         return torch.addmm(bias, x, packed.t(), out=out)
+
+    def gemv(
+        self,
+        x: Tensor,
+        linear: Linear,
+        *,
+        norm: tuple[Tensor, float] | None = None,
+        swiglu: bool = False,
+        residual: Tensor | None = None,
+    ) -> Tensor:
+        """A linear layer of one token, x [1, in], behind the launch of another kernel of this project.
+
+        Args:
+            norm: weight and epsilon of a norm of x in front.
+            swiglu: the layer is gate and up, and the result silu(gate) * up.
+            residual: [1, out], which the result is added to and which is returned.
+        """
+        weight, out = linear.weight, None
+        assert isinstance(weight, Tensor)
+        if residual is None:
+            use, width = ("gated", weight.shape[0] // 2) if swiglu else ("linear", weight.shape[0])
+            out = self._arena.take(use, 1, width, x.dtype)
+        norm_weight, eps = norm or (None, 0.0)
+        return kernels.gemv(
+            x,
+            weight,
+            norm_weight=norm_weight,
+            eps=eps,
+            bias=linear.bias,
+            swiglu=swiglu,
+            residual=residual,
+            out=out,
+            pdl=x.is_cuda,
+        )
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         return kernels.rms_norm(x, weight, eps, out=self._norm_of(x))

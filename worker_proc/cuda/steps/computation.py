@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ....kernels import device as kernels
 from ...models import Decoder
-from ..model import CudaAttention, CudaOps
+from ..model import CudaAttention, CudaOps, lone_body
 from ..rows import HostStep, RowColumns, Staging
 from .drawing import Drawing
 from .graphs import Graphs
@@ -98,7 +98,11 @@ class Computation:
             step.inputs,
             block_size=parts.attention.block_size,
         )
-        ends = parts.model.body(step.inputs.token_ids, parts.attention.begin(step))
+        attend, token_ids = parts.attention.begin(step), step.inputs.token_ids
+        if size.lone:
+            ends = lone_body(parts.model, parts.ops, token_ids, attend)
+        else:
+            ends = parts.model.body(token_ids, attend)
         if self._ends is None or len(ends[0]) > len(self._ends[0]):
             self._ends = ends
 

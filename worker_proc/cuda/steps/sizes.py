@@ -13,6 +13,11 @@ class BodySize(NamedTuple):
     num_rows: int
     decodes_only: bool  # no row has more than one token: the prompt kernel is left out
 
+    @property
+    def lone(self) -> bool:
+        """Whether it is a step of one token, which has kernels of its own."""
+        return self.num_tokens == 1
+
 
 class HeadSize(NamedTuple):
     """What the graph from hidden states to tokens depends on."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from hypothesis.errors import Unsatisfiable
 
 from octavo.tests.support.http_frontend import HttpFrontend, http_frontend
 from octavo.tests.support.templates import HERMES
@@ -63,7 +64,6 @@ def test_no_answer_is_undocumented(schema: Any) -> None:
 def call_many(operation: Any, mode: str, count: int, checks: list[Any]) -> Counter[int]:
     """Call an operation so many times with bodies and parameters of a kind; returns the statuses."""
     from schemathesis import GenerationMode
-    from hypothesis.errors import Unsatisfiable
 
     statuses: Counter[int] = Counter()
 

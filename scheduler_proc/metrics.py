@@ -37,6 +37,9 @@ class Metrics:
                 "num_preemptions": "Choices preempted for lack of KV blocks. Rising: the pool is too small.",
                 "discarded_tokens": "Tokens computed past an end, an abort or a stop string.",
                 "steps": "Steps completed.",
+                # Frontends count under the same two names what they deliver: the words must be theirs.
+                "prompt_tokens": "Prompt tokens of requests that got a first token.",
+                "generation_tokens": "Output tokens delivered.",
                 "worker_resets": "Lives of workers that ended with requests to be taken up again.",
             }.items()
         }
@@ -88,6 +91,8 @@ class Metrics:
             "num_preemptions": gauges.preemptions,
             "discarded_tokens": gauges.discarded_tokens,
             "steps": gauges.steps,
+            "prompt_tokens": stats.direct_prompt_tokens,
+            "generation_tokens": stats.direct_tokens,
             "worker_resets": stats.worker_resets,
         }
         for name, total in totals.items():

@@ -13,7 +13,7 @@ from .children import Child, ChildSpec, Ending, end_all, kill_all
 from .crew import Crew
 from .events import Events, Healthy, Signalled
 from .health import HealthWatch
-from .metrics import mark_dead
+from .metrics import ProcessMetrics, mark_dead
 from .ports import url_of
 from .published import ServerInfo, publish
 from .run_dir import RunDir
@@ -56,6 +56,7 @@ class Supervisor:
         self._url = url_of(listener)
         self._events = Events()
         self._crew: Crew | None = None
+        self._metrics: ProcessMetrics | None = None
         self._ready = False
 
     def run(self) -> int:
@@ -70,6 +71,7 @@ class Supervisor:
             parts = self._parts
             specs = (*parts.engine, *parts.frontends)
             self._crew = Crew(specs, parts.control, parts.max_restarts, self._events.put)
+            self._metrics = ProcessMetrics(self._run_dir.metrics)  # slow to load: the others do so meanwhile
             self._publish()
             return self._watch(self._crew)
         finally:
@@ -99,6 +101,7 @@ class Supervisor:
             event = self._events.take(crew.next_beat())
             if crew.beat():
                 self._publish()
+            self._export(crew)
             if isinstance(event, Healthy):
                 self._ready = True
                 self._publish()
@@ -170,6 +173,11 @@ class Supervisor:
             elif isinstance(event, Signalled):
                 break
         return next((ending for ending in endings if ending.cause), first)
+
+    def _export(self, crew: Crew) -> None:
+        if self._metrics is not None:
+            up = {child.role: child.ending is None for child in crew.children}
+            self._metrics.update(up, crew.num_restarts)
 
     def _publish(self) -> None:
         info = ServerInfo(

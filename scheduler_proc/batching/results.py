@@ -185,6 +185,9 @@ class ResultReader:
         if not request.counted:
             request.counted = True
             self._state.stats.prompt_tokens += request.prompt_len
+            client = self._state.clients.number(request.client_number)
+            if client is not None and client.direct:
+                self._state.stats.direct_prompt_tokens += request.prompt_len
         request.story.note(self._now, "first token", f"choice {choice.index}")
         release_forks(self._state, choice, self._now)
         return Start(

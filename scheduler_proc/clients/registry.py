@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from ..core.request import Request
 
+FRONTEND = "frontend-"  # what names of clients begin with that count for themselves what they deliver
 SILENCE = 30.0  # seconds without a word after which a client with open requests is taken for dead
 
 
@@ -17,6 +18,11 @@ class Client:
     name: str = ""  # for logs
     refused: str = ""  # why it may not submit
     requests: dict[int, Request] = field(default_factory=dict)  # open ones, by the client's number
+
+    @property
+    def direct(self) -> bool:
+        """Whether nobody but the scheduler counts its tokens."""
+        return not self.name.startswith(FRONTEND)
 
 
 class Clients:

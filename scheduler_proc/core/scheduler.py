@@ -8,6 +8,7 @@ from . import doors, supervision, workers
 from .commands import Command, SendClient
 from .ends import end_request
 from .events import ClientGone, ClientSlow, Event, FromClient, FromSupervisor, FromWorker, Turn, WorkerGone
+from .request import TOKEN_BYTES
 from .state import Identity, SchedulerState
 from .stats import Stats
 from .validate import validate, validate_idle
@@ -63,6 +64,7 @@ class Scheduler:
         for number, deltas in state.deltas.take():
             owed = state.clients.number(number)
             if owed is not None:
+                state.stats.direct_tokens += len(deltas.tokens) // TOKEN_BYTES if owed.direct else 0
                 state.send(owed.identity, deltas)
         self._broadcast()
         supervision.tell_progress(state, now)

@@ -21,6 +21,8 @@ class Stats:
     prefix_hits: int = 0  # prompt tokens found
     prompt_tokens: int = 0  # prompt tokens of requests that produced a first token
     generated_tokens: int = 0  # delivered and part of an answer; falls when a stop string cuts an answer
+    direct_prompt_tokens: int = 0  # of those: of clients that nobody else counts for
+    direct_tokens: int = 0  # output tokens sent to such clients
     discarded_tokens: int = 0  # computed past an end
     steps: int = 0
     narrowed: int = 0  # failures of workers that leave fewer requests to suspect than the one before

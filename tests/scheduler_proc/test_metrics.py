@@ -6,6 +6,8 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import REGISTRY
 
+from octavo.protocol.codec import FINGERPRINT
+from octavo.protocol.requests import ClientHello
 from octavo.scheduler_proc.core.stats import Stats, StepTimes
 from octavo.scheduler_proc.metrics import Metrics
 
@@ -44,10 +46,21 @@ def test_gauges_and_counters_follow_the_core(metrics: Metrics) -> None:
     world.run()
     export(metrics, world)
     assert value("num_requests_running") == value("kv_blocks", state="live") == 0
-    assert value("generation_tokens_total") is None, "frontends count what they deliver"
+    assert value("generation_tokens_total") == world.core.stats.generated_tokens
+    assert value("prompt_tokens_total") == 21
     assert value("prefix_cache_queries_total") == 20 and value("prefix_cache_hits_total") == 8
     assert value("rejected_total", reason="ContextLengthError") == 1
     assert value("step_seconds_count", phase="device") == world.core.stats.steps == value("steps_total")
+
+
+def test_frontends_count_what_they_deliver(metrics: Metrics) -> None:
+    world = make_scheduler()
+    world.client(ClientHello(FINGERPRINT, "frontend-0"))
+    world.submit([2, 3], ignore_eos=True)
+    world.run()
+    export(metrics, world)
+    assert world.core.stats.generated_tokens == 8
+    assert not value("generation_tokens_total") and not value("prompt_tokens_total")
 
 
 def test_a_counter_never_falls(metrics: Metrics) -> None:

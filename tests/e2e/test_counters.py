@@ -45,10 +45,8 @@ def scrape(url: str) -> Samples:
 
 def total(samples: Samples, name: str, **labels: str) -> float:
     """The sum over all samples of a name with these labels."""
-    wanted = set(labels.items())
-    return sum(
-        value for (other, has), value in samples.items() if other == f"octavo_{name}" and wanted <= has
-    )
+    wanted, shown = set(labels.items()), f"octavo_{name}"
+    return sum(value for (other, has), value in samples.items() if other == shown and wanted <= has)
 
 
 async def ask(client: httpx.AsyncClient, kind: str, seed: int) -> tuple[str, int]:
@@ -141,10 +139,8 @@ def is_done(url: str, before: Samples, count: int) -> bool:
     """Nothing runs, and all were counted: aborts are noticed a moment behind the client's leaving."""
     now = scrape(url)
     running = total(now, "num_requests_running") + total(now, "num_requests_waiting")
-    answered = total(now, "http_requests_total", route=ROUTE) - total(
-        before, "http_requests_total", route=ROUTE
-    )
-    return not running and not total(now, "kv_blocks", state="live") and answered == count
+    then, answered = (total(samples, "http_requests_total", route=ROUTE) for samples in (before, now))
+    return not running and not total(now, "kv_blocks", state="live") and answered - then == count
 
 
 def test_o58_counters_add_up(server: Server) -> None:

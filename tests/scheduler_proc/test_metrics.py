@@ -47,7 +47,7 @@ def test_gauges_and_counters_follow_the_core(metrics: Metrics) -> None:
     export(metrics, world)
     assert value("num_requests_running") == value("kv_blocks", state="live") == 0
     assert value("generation_tokens_total") == world.core.stats.generated_tokens
-    assert value("prompt_tokens_total") == 21
+    assert value("prompt_tokens_total") == 20
     assert value("prefix_cache_queries_total") == 20 and value("prefix_cache_hits_total") == 8
     assert value("rejected_total", reason="ContextLengthError") == 1
     assert value("step_seconds_count", phase="device") == world.core.stats.steps == value("steps_total")

@@ -19,8 +19,7 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     wide = x.to(torch.float32)
     norm = vector_norm(wide, 2, -1, True)
     scale = torch.addcmul(_scalar(eps), norm, norm, value=1 / x.shape[-1]).rsqrt_()
-    normed = wide * scale if wide is x else wide.mul_(scale)
-    return normed.mul_(weight).to(weight.dtype)
+    return (scale * weight).mul_(wide).to(weight.dtype)
 
 
 def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -50,8 +50,10 @@ def sample(
 
 def _draw(logits: Tensor, rows: Tensor, positions: Tensor, columns: SamplingColumns) -> Tensor:
     if columns.min_p is None and columns.top_k is None and columns.top_p is None:
+        temperature = columns.temperature[rows]
         # The softmax takes the maximum off by itself, and a temperature that is not greedy cannot overflow.
-        logits = logits / columns.temperature[rows].unsqueeze(1)
+        if not bool((temperature == 1).all()):
+            logits = logits / temperature.unsqueeze(1)
     else:
         logits = filter_logits(logits, rows, columns)
     return draw_inverse_cdf(logits, columns.seed[rows], columns.choice[rows], positions)
@@ -79,11 +81,11 @@ def draw_inverse_cdf(logits: Tensor, seed: Tensor, choice: Tensor, position: Ten
     """Returns a token of each row, [R] int64, by inverting softmax(logits) at one uniform; -1 as above.
 
     Args:
-        logits: [R, vocab] float32.
+        logits: [R, vocab] of any float dtype.
         seed, choice, position: [R] int64.
     """
     vocab = logits.shape[1]
-    probs = logits.softmax(-1)
+    probs = logits.softmax(-1, dtype=torch.float32)
     whole = vocab - vocab % _BLOCK
     sums = probs[:, :whole].unflatten(1, (-1, _BLOCK)).sum(-1)
     if whole < vocab:

@@ -64,6 +64,20 @@ def test_linear(dtype: torch.dtype, num_tokens: int, bias: bool) -> None:
     assert float((found.double() - expected).norm() / expected.norm()) < 5e-3
 
 
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.float16])
+@pytest.mark.parametrize("num_tokens", [1, 33])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("activation", ["silu", "gelu_tanh"])
+def test_gated_linear(dtype: torch.dtype, num_tokens: int, bias: bool, activation: str) -> None:
+    x, weight = randn(num_tokens, 60, dtype=dtype), randn(2 * 75, 60, dtype=dtype)
+    b = randn(2 * 75, dtype=dtype) if bias else None
+    whole = (x.double() @ weight.double().T + (0.0 if b is None else b.double())).float()
+    expected = reference.silu_mul(whole) if activation == "silu" else reference.gelu_tanh_mul(whole)
+    found = cpu.gated_linear(x, cpu.pack_gated(weight), b, activation)
+    assert found.dtype == dtype
+    assert float((found.float() - expected).norm() / expected.norm()) < 1e-2
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("rot_dim", [24, 16])
 def test_apply_rope(dtype: torch.dtype, rot_dim: int) -> None:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from .config import ModelConfig
 from .experts import Experts
-from .layers import Attend, AttentionSpec, Linear, Ops
+from .layers import Attend, AttentionSpec, GatedLinear, Linear, Ops
 from .parameters import Parameters
 
 
@@ -32,12 +32,17 @@ class Layer:
         self.qkv = Linear(params, _qkv_parts(config, attn), hidden, bias=config.qkv_bias)
         self.o = Linear(params, [(f"{attn}.o_proj", hidden)], config.q_size, bias=config.o_bias)
         self.attention = _attention(config, params, attn, index)
-        self._activation = config.activation
         self._experts: Experts | None = None
         if config.experts is not None and index not in config.experts.dense_layers:
             self._experts = Experts(config.experts, params, prefix, hidden)
             return
-        self.gate_up = Linear(params, _gate_up_parts(config, mlp), hidden, bias=config.mlp_bias)
+        self.gate_up = GatedLinear(
+            params,
+            _gate_up_parts(config, mlp),
+            hidden,
+            bias=config.mlp_bias,
+            activation=config.activation,
+        )
         self.down = Linear(
             params, [(f"{mlp}.down_proj", hidden)], config.intermediate_size, bias=config.mlp_bias
         )
@@ -52,8 +57,7 @@ class Layer:
         """[num_tokens, hidden_size] from as much."""
         if self._experts is not None:
             return self._experts(ops, x)
-        gated = ops.gelu_tanh_mul if self._activation == "gelu_tanh" else ops.silu_mul
-        return self.down(gated(self.gate_up(x)))
+        return self.down(self.gate_up(x))
 
 
 class Decoder:

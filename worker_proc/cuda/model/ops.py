@@ -17,6 +17,9 @@ class CudaOps:
     def pack_linear(self, weight: Tensor) -> Tensor:
         return weight
 
+    def pack_gated(self, weight: Tensor) -> Tensor:
+        return weight
+
     def embed(self, token_ids: Tensor, table: Tensor) -> Tensor:
         out = self._arena.take("residual", len(token_ids), table.shape[1], table.dtype)
         return torch.index_select(table, 0, token_ids, out=out)
@@ -73,6 +76,10 @@ class CudaOps:
 
     def add_rms_norm(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> Tensor:
         return kernels.add_rms_norm(x, residual, weight, eps, out=self._norm_of(x))
+
+    def gated_linear(self, x: Tensor, packed: Tensor, bias: Tensor | None, activation: str) -> Tensor:
+        assert activation == "silu", activation  # the load refuses others
+        return self.silu_mul(self.linear(x, packed, bias))
 
     def silu_mul(self, x: Tensor) -> Tensor:
         out = self._arena.take("gated", x.shape[0], x.shape[1] // 2, x.dtype)

@@ -92,6 +92,16 @@ def _attend_part(
 
 
 @triton.jit
+def _span(split, chunk, length, WINDOW: tl.constexpr, ALIGN: tl.constexpr):
+    """First visible position of a context, and where a split of it begins and ends."""
+    visible = 0
+    if WINDOW > 0:
+        visible = tl.maximum(length - WINDOW, 0)
+    begin = visible // ALIGN * ALIGN + split * chunk
+    return visible, begin, tl.minimum(begin + chunk, length)
+
+
+@triton.jit
 def _decode_attention_kernel(
     q_ptr, k_ptr, v_ptr, tables_ptr, rows_ptr, query_start_ptr, seq_lens_ptr,
     item_row_ptr, item_split_ptr, first_item_ptr, chunk_ptr, partial_ptr, lse_ptr, arrivals_ptr, out_ptr,
@@ -115,20 +125,15 @@ def _decode_attention_kernel(
         gdc_launch_dependents()
     if row < 0:
         if PDL:
-            # The kernel behind takes this one's end for the end of all before it.
-            gdc_wait()
+            gdc_wait()  # the kernel behind takes this one's end for the end of all before it
         return
     first_item = tl.load(first_item_ptr + row)
     num_splits = tl.load(first_item_ptr + row + 1) - first_item
-    chunk, length = tl.load(chunk_ptr), tl.load(seq_lens_ptr + row)
     in_token = head * GROUP * HEAD_DIM
     token = tl.load(query_start_ptr + row).to(tl.int64)
     table_ptr = table_of(tables_ptr, rows_ptr, row, table_stride, HAS_ROWS)
-    visible = 0
-    if WINDOW > 0:
-        visible = tl.maximum(length - WINDOW, 0)
-    begin = visible // ALIGN * ALIGN + tl.load(item_split_ptr + item) * chunk
-    end = tl.minimum(begin + chunk, length)
+    split, length = tl.load(item_split_ptr + item), tl.load(seq_lens_ptr + row)
+    visible, begin, end = _span(split, tl.load(chunk_ptr), length, WINDOW, ALIGN)
     if PDL:
         gdc_wait()
     acc, best, total = _attend_part(

@@ -135,16 +135,11 @@ def _rope_kernel(
                 base, k_weight_ptr, cos, sin, head, inside, k_head_stride, eps,
                 HEAD_DIM, HALF, HALF_BLOCK, REST_BLOCK, NORM,
             )  # fmt: skip
-            if WRITE:
-                _store_heads(
-                    k_cache_ptr + slot * slot_stride, first, second, rest, head, inside, HEAD_DIM,
-                    HEAD_DIM, HALF, HALF_BLOCK, REST_BLOCK,
-                )  # fmt: skip
-            else:
-                _store_heads(
-                    base, first, second, rest, head, inside, k_head_stride,
-                    HEAD_DIM, HALF, HALF_BLOCK, REST_BLOCK,
-                )  # fmt: skip
+            target = k_cache_ptr + slot * slot_stride if WRITE else base
+            head_stride = HEAD_DIM if WRITE else k_head_stride
+            _store_heads(
+                target, first, second, rest, head, inside, head_stride, HEAD_DIM, HALF, HALF_BLOCK, REST_BLOCK
+            )
 
 
 def apply_rope(q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor) -> None:

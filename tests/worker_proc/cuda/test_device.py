@@ -163,6 +163,7 @@ def test_what_unused_blocks_hold_does_not_matter(ctx: Path) -> None:
     assert outputs[0] == outputs[1]
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 @pytest.mark.parametrize("enforce_eager", [True, False])
 def test_serving_compiles_allocates_and_waits_for_nothing(ctx: Path, enforce_eager: bool) -> None:
     import triton
@@ -178,8 +179,8 @@ def test_serving_compiles_allocates_and_waits_for_nothing(ctx: Path, enforce_eag
         SamplingParams(temperature=0.7, top_k=10, top_p=0.9, min_p=0.01, logprobs=3),
         SamplingParams(temperature=0.7, repetition_penalty=1.2, logit_bias={3: 2.0}, min_tokens=3),
     ]
-    torch.cuda.set_sync_debug_mode("error")
     try:
+        torch.cuda.set_sync_debug_mode("error")
         for number in range(1, 28):
             lengths = [(37 * number + 11 * i) % 90 + 1 for i in range(number)]
             rows = [driver.add(p, params[i % 4], seed=i) for i, p in enumerate(prompts(lengths))]

@@ -9,7 +9,10 @@ case, and a case is compared with what stands around it: a machine that drifts c
 
 import argparse
 import asyncio
+import itertools
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -67,27 +70,53 @@ def figures_of(report: Report) -> Figures:
 
 
 class Transformers:
-    """transformers' generate at batch 1, bfloat16, all threads, 128 tokens in and out, temperature 1."""
+    """transformers' generate at batch 1, bfloat16, all threads, 128 tokens in and out, temperature 1.
+
+    In a process of its own: in this one it would burden the client that times our frames.
+    """
 
     def __init__(self, model: Path) -> None:
-        import torch
-        from transformers import AutoModelForCausalLM
-
-        torch.set_num_threads(psutil.cpu_count(logical=True) or 1)
-        self._model = AutoModelForCausalLM.from_pretrained(model, dtype=torch.bfloat16).eval()
-        self._prompt = torch.randint(100, VOCAB, (1, 128))
-        self._generate(8)
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "--transformers", str(model)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._read()
 
     def seconds(self) -> float:
         """How long 128 tokens take now."""
-        began = time.perf_counter()
-        self._generate(128)
-        return time.perf_counter() - began
+        assert self._process.stdin is not None
+        self._process.stdin.write("again\n")
+        self._process.stdin.flush()
+        return self._read()
 
-    def _generate(self, count: int) -> None:
-        self._model.generate(
-            self._prompt, max_new_tokens=count, min_new_tokens=count, do_sample=True, top_k=0, pad_token_id=0
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
+
+    def _read(self) -> float:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit("transformers ended")
+        return float(line)
+
+
+def serve_transformers(model: Path) -> None:
+    """Generate once a line of standard input, and print how many seconds it took; once more to warm up."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    torch.set_num_threads(psutil.cpu_count(logical=True) or 1)
+    loaded = AutoModelForCausalLM.from_pretrained(model, dtype=torch.bfloat16).eval()
+    prompt = torch.randint(100, VOCAB, (1, 128))
+    for count in itertools.chain((8,), (128 for _ in sys.stdin)):
+        began = time.perf_counter()
+        loaded.generate(
+            prompt, max_new_tokens=count, min_new_tokens=count, do_sample=True, top_k=0, pad_token_id=0
         )
+        print(time.perf_counter() - began, flush=True)
 
 
 def limit_of_one_stream(model: Path) -> float:
@@ -131,11 +160,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/bench-cpu", description=__doc__)
     parser.add_argument("--json", type=Path, help="write the figures here")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--transformers", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("flags", nargs="*", help="for octavo serve")
     options = parser.parse_args()
+    if options.transformers:
+        return serve_transformers(options.transformers)
     model = ensure_demo_model()
     peer = Transformers(model)
     figures, start, memory = measure(["--dtype", "bfloat16", *options.flags], options.seed, peer)
+    peer.close()
     limit = limit_of_one_stream(model)
     rates = [case.transformers for case in figures]
     print(

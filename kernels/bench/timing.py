@@ -10,6 +10,9 @@ import torch
 _CACHE_BYTES = 200 << 20
 """Inputs rotate until this much has been touched: three times the L2 cache of an H200."""
 
+_WARM_UP_COPIES = 500
+"""Half a second of copies of 2 GiB."""
+
 
 class Case(NamedTuple):
     """One thing to measure."""
@@ -81,9 +84,15 @@ def measure(case: Case, ceilings: Ceilings) -> dict[str, object]:
 
 
 def measure_ceilings() -> Ceilings:
-    """Measures the device's copy bandwidth, its matrix rate and the host's cost of a launch."""
+    """Measures the device's copy bandwidth, its matrix rate and the host's cost of a launch.
+
+    A device that was idle first takes its clocks up: what is measured before that is no ceiling.
+    """
     big = torch.empty(1 << 31, dtype=torch.uint8, device="cuda").random_(0, 255)
     other = torch.empty_like(big)
+    for _ in range(_WARM_UP_COPIES):
+        other.copy_(big)
+    torch.cuda.synchronize()
     copy_us = replay_us([lambda: other.copy_(big)], rounds=5)
     a, b = (torch.randn(8192, 8192, device="cuda").bfloat16() for _ in range(2))
     out = torch.empty_like(a)

@@ -19,12 +19,12 @@ class DecodeConfig(NamedTuple):
     """Positions taken at once."""
     warps: int
     stages: int
-    """Depth of the load pipeline; two of the stages go to the indirection through the block table."""
+    """Depth of the load pipeline."""
 
 
 def decode_config(block_size: int) -> DecodeConfig:
     """What measured best: a tile of a whole block where blocks are long, one warp and short tiles else."""
-    return DecodeConfig(64, 2, 4) if block_size % 64 == 0 else DecodeConfig(32, 1, 5)
+    return DecodeConfig(64, 2, 2) if block_size % 64 == 0 else DecodeConfig(32, 1, 5)
 
 
 @triton.jit

@@ -26,11 +26,19 @@ class GemvConfig(NamedTuple):
 
 
 def gemv_config(num_rows: int, width: int) -> GemvConfig:
-    """What measured best for a weight [num_rows, width]: whole rows in registers up to 4096 numbers."""
+    """What measured best for a weight [num_rows, width].
+
+    Many rows: whole rows in registers, up to 4096 numbers. Few rows: smaller programs, so that every
+    multiprocessor has several.
+    """
     power = width & -width
     tile = min(power, 4096) if power >= 512 else min(triton.next_power_of_2(width), 1024)
-    rows = max(8192 // tile, 1) if num_rows < 32_768 else max(32_768 // tile, 1)
-    return GemvConfig(min(rows, 16), tile, 8)
+    if num_rows >= 16_384:
+        held = 16_384 if num_rows >= 32_768 else 8192
+        return GemvConfig(min(max(held // tile, 1), 16), tile, 8)
+    if tile <= 1024:
+        return GemvConfig(min(8192 // tile, 16), tile, 4)
+    return GemvConfig(4 if width <= 4096 else 8, 2048, 8)
 
 
 @triton.jit

@@ -20,8 +20,11 @@ class ModelCost:
     kv_bytes: int  # of a token in the cache
 
 
-def model_cost(config: Mapping[str, Any]) -> ModelCost:
-    """The cost of a Llama-like model in 16 bits."""
+def model_cost(config: Mapping[str, Any], *, layer_bytes: int = 2) -> ModelCost:
+    """The cost of a Llama-like model in 16 bits, but for its layers' numbers of `layer_bytes` bytes.
+
+    Products count at the rate of 16 bits.
+    """
     hidden, heads = config["hidden_size"], config["num_attention_heads"]
     kv_heads = config.get("num_key_value_heads") or heads
     head_dim = config.get("head_dim") or hidden // heads
@@ -30,7 +33,7 @@ def model_cost(config: Mapping[str, Any]) -> ModelCost:
     head = config["vocab_size"] * hidden
     return ModelCost(
         weights=layers + head,
-        weight_bytes=(layers + head) * 2,
+        weight_bytes=layers * layer_bytes + head * 2,
         kv_bytes=4 * config["num_hidden_layers"] * kv_heads * head_dim,
     )
 

@@ -41,6 +41,11 @@ def pack_gated(weight: Tensor) -> PackedGated | PackedLinear:
     return PackedGated(*map(_reorder, weight.chunk(2)))
 
 
+def pack_head(weight: Tensor) -> PackedLinear:
+    """The same of the weight [vocab_size, hidden_size] of the logits."""
+    return pack_linear(weight)
+
+
 def linear(x: Tensor, packed: PackedLinear, bias: Tensor | None) -> Tensor:
     """`x W^T + b` of x [num_tokens, in], [num_tokens, out]."""
     if packed.packed:

@@ -87,7 +87,7 @@ class Decoder:
             layer.finish(ops)
             yield (index + 1) / len(self.layers)
         assert isinstance(self._head, Tensor)
-        self._head = ops.pack_linear(self._head)
+        self._head = ops.pack_head(self._head)
 
     def body(self, token_ids: Tensor, attend: Attend) -> tuple[Tensor, Tensor]:
         """Run all layers; returns the last layer's output and the residual stream it belongs to.

@@ -18,6 +18,9 @@ class Ops(Protocol):
     def pack_gated(self, weight: Tensor) -> Any:
         """A weight [2 * out, in], the gate half first, in the form that `gated_linear` reads fastest."""
 
+    def pack_head(self, weight: Tensor) -> Any:
+        """The weight [vocab_size, hidden_size] of the logits, which may be the embeddings', for `linear`."""
+
     def embed(self, token_ids: Tensor, table: Tensor) -> Tensor:
         """Lines of `table` [vocab_size, hidden_size], in memory that the layers may add to."""
 

@@ -73,6 +73,7 @@ class Decoder:
             head = params.matrix([("lm_head.weight", config.vocab_size)], config.hidden_size)
         self._head: object = head
         self._norms = params.norms
+        self._dtype = params.dtype  # of what projections read; norms with wide weights give float32
         # Rounded as the embeddings are, since models were trained with that.
         self._embed_scale = torch.tensor(config.embed_scale, dtype=params.dtype).item()
         self._ops: Ops
@@ -102,22 +103,23 @@ class Decoder:
         residual = ops.embed(token_ids, self.embed)
         if self._embed_scale != 1.0:
             residual.mul_(self._embed_scale)
-        normed = ops.rms_norm(residual, self.layers[0].input_norm, eps)
+        normed = ops.rms_norm(residual, self.layers[0].input_norm, eps).to(self._dtype)
         for layer, next_layer in zip(self.layers, [*self.layers[1:], None], strict=True):
             attended = layer.o(attend(layer.attention, layer.qkv(normed)))
             if layer.attended_norm is not None:
                 attended = ops.rms_norm(attended, layer.attended_norm, eps)
-            normed = ops.add_rms_norm(attended, residual, layer.post_norm, eps)
+            normed = ops.add_rms_norm(attended, residual, layer.post_norm, eps).to(self._dtype)
             out = layer.feed_forward(ops, normed)
             if layer.output_norm is not None:
                 out = ops.rms_norm(out, layer.output_norm, eps)
             if next_layer is not None:
-                normed = ops.add_rms_norm(out, residual, next_layer.input_norm, eps)
+                normed = ops.add_rms_norm(out, residual, next_layer.input_norm, eps).to(self._dtype)
         return out, residual
 
     def hidden(self, out: Tensor, residual: Tensor) -> Tensor:
         """Final hidden states [S, hidden_size] of lines [S, hidden_size] of what `body` returned."""
-        return self._ops.add_rms_norm(out, residual, self.final_norm, self.config.norm_eps)
+        normed = self._ops.add_rms_norm(out, residual, self.final_norm, self.config.norm_eps)
+        return normed.to(self._dtype)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits [S, vocab_size] of hidden states [S, hidden_size], in the model's dtype."""

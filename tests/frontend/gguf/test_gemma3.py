@@ -10,6 +10,8 @@ from gguf import GGUFWriter
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
+from octavo.frontend.engine.args import EngineArgs
+from octavo.frontend.engine.resolve import resolve_model
 from octavo.frontend.gguf import gguf_folder
 from octavo.protocol.errors import ModelError
 
@@ -119,6 +121,15 @@ def test_text_is_cut_by_score_and_comes_back(converted: tuple[Path, Path]) -> No
         encoded = tokenizer.encode(text, add_special_tokens=False)
         assert encoded.tokens == tokens
         assert tokenizer.decode(encoded.ids, skip_special_tokens=False) == text
+
+
+def test_the_file_is_a_model_that_can_be_named(
+    converted: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    resolved = resolve_model(EngineArgs(model=str(converted[0].parent / "model.gguf")))
+    assert (resolved.vocab_size, resolved.max_model_len, resolved.eos_token_ids) == (len(PIECES), 512, (1,))
+    assert resolved.path.is_relative_to(tmp_path)
 
 
 def test_a_file_that_is_no_gguf_is_one_line(tmp_path: Path) -> None:

@@ -220,7 +220,7 @@ def test_engine_outlives_its_event_loop() -> None:
 
 def test_dead_worker_is_named_and_leaves_no_orphan() -> None:
     before = set(processes())
-    with LLMEngine(sim_args(sim="step_ms=5")) as engine:
+    with LLMEngine(sim_args(sim="step_ms=5", max_restarts=0)) as engine:
         started = set(processes()) - before
         (worker,) = [child for child in started if "worker_proc" in " ".join(child.cmdline())]
         for name in "ab":

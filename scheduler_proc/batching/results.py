@@ -40,10 +40,7 @@ class ResultReader:
         at, tokens = self._tokens(step, result)
         logprobs = LogprobRows.read(result.logprobs, len(tokens)) if result.logprobs else None
         flight.popleft()
-        took = self._now - max(step.sent, self._worker.last_result)
-        self._worker.model.learn(step.work, took)
-        self._worker.pace.took(took, step.num_tokens)
-        self._worker.last_result = self._now
+        self._worker.note_step(step, self._now)
         times = StepTimes(result.device_ms / 1e3, result.host_ms / 1e3, self._now - step.sent)
         self._state.stats.steps += 1
         self._state.stats.step_times.append(times)

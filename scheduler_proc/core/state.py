@@ -67,9 +67,16 @@ class SchedulerState:
         return self.config.target_itl_ms / 1e3
 
     def reading_seconds(self, num_tokens: int) -> float:
-        """How long the reading of a prompt takes by itself, 0 while no step has been seen."""
+        """How long the reading of a prompt takes once it is planned, 0 while no step has been seen.
+
+        The steps in flight come first, and its own are shared with others.
+        """
+        depth = self.config.pipeline_depth
         known = [worker for worker in self.workers if worker.ready and worker.model.count]
-        return min((worker.model.reading(num_tokens, worker.budget) for worker in known), default=0.0)
+        return min(
+            (worker.model.reading(num_tokens, worker.budget) + depth * worker.interval for worker in known),
+            default=0.0,
+        )
 
     def send(self, client: bytes, message: SchedulerReply) -> None:
         self.out.append(SendClient(client, message))

@@ -171,7 +171,7 @@ def test_a_failed_load_is_a_model_error() -> None:
         make_runner("fail_load=1")
 
 
-@pytest.mark.parametrize("text", ["nonsense", "step_ms=fast", "speed=1", "groups=0", "window=1"])
+@pytest.mark.parametrize("text", ["nonsense", "step_ms=fast", "speed=1", "groups=0", "window=1", "model=gpt"])
 def test_wrong_options_are_named(text: str) -> None:
     with pytest.raises(UsageError, match=text.split("=")[0]):
         parse_options(text)

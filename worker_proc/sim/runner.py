@@ -118,10 +118,11 @@ class SimRunner(ImmediateRunner):
         writer.add(token, -0.5, 1, others, values)
 
     def _take_time(self, began: float, inputs: StepInputs) -> None:
-        options = self._options
-        context = float((inputs.start + inputs.num_tokens).sum())
-        micros = options.row_us * len(inputs.rows) + options.prefill_us * len(inputs.positions)
-        seconds = options.step_ms / 1e3 + (micros + options.kv_us * context / 1e3) / 1e6
+        start, count = inputs.start, inputs.num_tokens
+        chunks = count > 1
+        attended = float((count[chunks] * (start[chunks] + count[chunks] / 2)).sum())
+        context = int((start + count).sum())
+        seconds = self._options.cost.seconds(len(inputs.rows), len(inputs.positions), context, attended)
         left = began + seconds - time.perf_counter()
         if left > 0:
             time.sleep(left)

@@ -13,7 +13,7 @@ from ..loading import LoadedModel, load_model
 from ..models import ModelConfig, read_config
 from ..phases import StartPhases
 from ..rows import RowTable
-from .model import Arena, CudaAttention, CudaOps
+from .model import Arena, CudaAttention, CudaOps, Fp8Layers, has_fp8_layers
 from .model.memory import DeviceMemory, size_kv_group
 from .rows import Intake, RowColumns, Staging
 from .rows.token_lists import ListPool
@@ -159,7 +159,14 @@ class Build:
         )
         self._attention.allocate(KVGroup(num_blocks=1, block_size=self.block_size))
         parts = DeviceParts(
-            decoder, ops, self._attention, self._columns, self._staging, buffers, self._drawing
+            model=decoder,
+            ops=ops,
+            fp8_layers=Fp8Layers(decoder, arena) if has_fp8_layers(decoder) else None,
+            attention=self._attention,
+            columns=self._columns,
+            staging=self._staging,
+            buffers=buffers,
+            drawing=self._drawing,
         )
         self.computation = Computation(parts, self.sizes, device.graphs)
 

@@ -2,7 +2,8 @@
 
 A matrix has one scale. Tokens are quantized as they come, each with a scale of its own, so that what a token
 becomes depends on nothing that shares its step. A step of one token multiplies it as it is: reading the
-weights is all that it costs.
+weights is all that it costs. Where all projections of a model are in 8 bits, its layers are those of
+`fp8_layers`.
 """
 
 from typing import NamedTuple
@@ -41,9 +42,16 @@ def pack_fp8(weight: Tensor) -> Fp8Weight | Tensor:
 
 def fp8_linear(x: Tensor, weight: Fp8Weight, bias: Tensor | None, out: Tensor, arena: Arena) -> Tensor:
     """`x W^T + b` into `out` [num_tokens, out]; x [num_tokens, in] is quantized into the arena."""
-    num_tokens, width = x.shape
-    tokens = arena.take("fp8 tokens", num_tokens, width, torch.float8_e4m3fn)
-    scales = arena.take("fp8 scales", num_tokens, 1, torch.float32).view(num_tokens)
-    kernels.quantize_tokens(x, out=(tokens, scales))
-    kernels.fp8_linear(tokens, scales, weight.values, weight.scale, out=out, one=weight.one)
-    return out if bias is None else out.add_(bias)
+    tokens = kernels.quantize_tokens(x, out=take_tokens(arena, "tokens", *x.shape))
+    return kernels.scale_tokens(fp8_product(tokens[0], weight, out), tokens[1], bias=bias)
+
+
+def fp8_product(tokens: Tensor, weight: Fp8Weight, out: Tensor) -> Tensor:
+    """The product in `out` that the scales of the tokens [num_tokens, in] are yet to be applied to."""
+    return kernels.fp8_product(tokens, weight.values, weight.scale, out=out, one=weight.one)
+
+
+def take_tokens(arena: Arena, use: str, num_tokens: int, width: int) -> tuple[Tensor, Tensor]:
+    """Buffers for tokens [num_tokens, width] in 8 bits, and for their scales [num_tokens]."""
+    scales = arena.take(f"{use} scales", num_tokens, 1, torch.float32)
+    return arena.take(use, num_tokens, width, torch.float8_e4m3fn), scales.view(num_tokens)

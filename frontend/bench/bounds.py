@@ -38,13 +38,16 @@ def model_cost(config: Mapping[str, Any], *, layer_bytes: int = 2) -> ModelCost:
     )
 
 
-def least_seconds(work: Work, cost: ModelCost) -> float:
+def least_seconds(work: Work, cost: ModelCost, *, concurrency: int = 0) -> float:
     """Prompts at the product's rate, then steps that read all weights and each row's keys and values.
 
-    Attention's own products are left out, and steps are as few as the longest output allows.
+    Attention's own products are left out, and steps are as few as the longest output allows, or as rows so
+    many at a time do.
     """
     reading = 2 * cost.weights * work.num_prompt_tokens / _FLOPS
     steps = max(output for _, output in work.lengths) - 1
+    if concurrency:
+        steps = max(steps, (work.num_output_tokens - len(work.lengths)) // concurrency)
     context = sum((prompt + output / 2) * (output - 1) for prompt, output in work.lengths)
     bytes_read = steps * cost.weight_bytes + context * cost.kv_bytes
     products = 2 * cost.weights * (work.num_output_tokens - len(work.lengths)) / _FLOPS

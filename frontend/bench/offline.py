@@ -1,6 +1,6 @@
-"""Offline benchmark: `LLM.generate` on named work, with weights that are random and prompts of token ids.
+"""`octavo bench offline`: `LLM.generate` on named work, with random weights and prompts of token ids.
 
-python -m octavo.frontend.bench.offline --model llama-3.1-8b --work single,batch256 --out FOLDER
+A line for each piece of work, beside the least time that reading and multiplying take.
 """
 
 import argparse
@@ -16,6 +16,7 @@ from pathlib import Path
 from ...protocol.sampling import SamplingParams
 from ..engine.llm import LLM
 from .bounds import ModelCost, least_seconds, model_cost
+from .device import measure_ceilings
 from .models import SHAPES, make_model_folder
 from .work import NAMES, Work, make_prompts, make_work
 
@@ -46,6 +47,8 @@ def main() -> int:
     """Measure, print, and write OUT/offline.json; returns 1 when something failed."""
     options = _options()
     options.out.mkdir(parents=True, exist_ok=True)
+    ceilings = measure_ceilings()
+    _say(str(ceilings or "no CUDA device: no ceilings"))
     rows: list[Row] = []
     failed = False
     for name in options.model.split(","):
@@ -58,6 +61,7 @@ def main() -> int:
     report = {
         "command": sys.argv,
         "machine": platform.node(),
+        "ceilings": ceilings and asdict(ceilings),
         "rows": [asdict(row) for row in rows],
     }
     (options.out / "offline.json").write_text(json.dumps(report, indent=1))
@@ -65,10 +69,10 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="octavo.frontend.bench.offline")
+    parser = argparse.ArgumentParser(prog="octavo bench offline", description=__doc__)
     parser.add_argument("--model", default="llama-3.1-8b", help=f"some of {', '.join(SHAPES)}, or a folder")
     parser.add_argument("--work", default=",".join(NAMES), help=f"some of {', '.join(NAMES)}")
-    parser.add_argument("--out", type=Path, required=True, help="folder for the results")
+    parser.add_argument("--out", type=Path, default=Path("bench-offline"), help="folder for the results")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--quantization", default="", help="fp8, or nothing")
     parser.add_argument("--max-num-seqs", type=int, default=256)

@@ -1,9 +1,15 @@
-"""Measure a part of Octavo: its scheduler's own time, or its policies in simulated time."""
+"""Measure Octavo as a client sees it, or a part of it: kernels, scheduler, policies in simulated time."""
 
 import argparse
 import subprocess
 
 _MODULES = {
+    "serve": ("frontend.bench.serve", "loads over HTTP by name, and latency against load"),
+    "offline": ("frontend.bench.offline", "`LLM.generate` on named work"),
+    "startup": ("frontend.bench.startup", "from the command to the first token, phase by phase"),
+    "soak": ("frontend.bench.soak", "thousands of requests, some left in the middle, and the memory"),
+    "steps": ("worker_proc.cuda.bench", "steps of a CUDA worker alone"),
+    "kernels": ("kernels.bench", "each kernel on a CUDA device beside what bounds it"),
     "scheduler": ("scheduler_proc.bench", "the scheduler's own time for a step, by rows and by what waits"),
     "policy": ("scheduler_proc.study", "shipped traces under each order on a simulated device"),
 }

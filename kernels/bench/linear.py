@@ -48,9 +48,7 @@ def _gemv(
     )  # fmt: skip
 
 
-def _gemv_case(
-    name: str, *, config: GemvConfig | None = None, pdl: bool = True, fp8: bool = False
-) -> Case:
+def _gemv_case(name: str, *, config: GemvConfig | None = None, pdl: bool = True, fp8: bool = False) -> Case:
     rows, width, form = _SHAPES[name]
     used = config or gemv_config(rows, width, 1 if fp8 else 2)
     label = f"gemv {name} {'fp8 ' * fp8}{'pdl ' * pdl}{tuple(used)}"

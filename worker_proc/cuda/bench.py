@@ -16,14 +16,13 @@ from pathlib import Path
 
 import torch
 
+from ...kernels.bench.ceilings import Ceilings, measure_ceilings
 from ...protocol.config import WorkerConfig
 from ...protocol.sampling import SamplingParams
 from ...protocol.steps import StepPlan
 from ..made_plans import MadePlans
 from ..models import read_config
-from ..models.config import ModelConfig
 from ..phases import StartPhases, describe
-from .ceilings import Ceilings, measure_ceilings
 from .load import load_cuda
 from .profile import kernel_times
 from .runner import CudaRunner
@@ -54,7 +53,7 @@ def main() -> int:
     """Print a line for each measurement; returns 1 when one failed."""
     options = _options()
     ceilings = measure_ceilings()
-    _say(str(ceilings))
+    _say(f"{torch.cuda.get_device_name()}, {ceilings}")
     phases = StartPhases("start")
     phases.enter("import")
     runner = load_cuda(_config(options), phases)

@@ -203,12 +203,11 @@ def _launch(
     num_kv_heads = k.shape[1]
     check_shape("k", k, (num_tokens, num_kv_heads, head_dim))
     check_shape("positions", positions, (num_tokens,))
-    for name, weight in (("q_weight", q_weight), ("k_weight", k_weight)):
-        if weight is not None:
-            check_shape(name, weight, (head_dim,))
-    if scale is not None:
-        check("scale", scale, dim=1, dtype=torch.float32)
-        check_shape("scale", scale, (num_tokens,))
+    for name, given, size in (
+        ("q_weight", q_weight, head_dim), ("k_weight", k_weight, head_dim), ("scale", scale, num_tokens)
+    ):  # fmt: skip
+        if given is not None:
+            check_shape(name, given, (size,))
     check_same_device(
         q=q, k=k, v=v, positions=positions, cos_sin=cos_sin, k_cache=k_cache, v_cache=v_cache, slots=slots
     )

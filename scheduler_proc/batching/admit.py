@@ -5,14 +5,13 @@ from ..core.faults import next_choice
 from ..core.request import Choice, State
 from ..core.state import SchedulerState
 from ..memory.kv_cache import Prefix
+from ..waiting.reasons import BY_FORECAST, FOR_BLOCKS
 from .admission import will_fit
 from .draft import Draft
 from .worker import Worker
 
 FOR_PROMPTS = "for prompts that are being read"
 _FOR_A_ROW = "for a row"
-_BY_FORECAST = "for blocks, by the forecast"
-_FOR_BLOCKS = "for blocks"
 _FOR_ANOTHER = "for another worker"
 _FOR_OTHERS = "for more prompts to share its step"
 _LEAST_GAIN = 2  # waiting for another's blocks must save at least this part of the work: 1 / 2
@@ -85,7 +84,7 @@ class Admission:
         """Give the choice a row and its first chunk; returns what it waits for when that cannot be."""
         worker, request = self._worker, choice.request
         if self._refused(choice):
-            return _BY_FORECAST
+            return BY_FORECAST
         prefix = self._prefix(choice)
         if self._follows(choice, prefix):
             return ""
@@ -95,7 +94,7 @@ class Admission:
             return "for time in the step"
         if not will_fit(worker, choice, prefix, self._state.lengths):
             worker.refused = self._asked(choice)
-            return _BY_FORECAST
+            return BY_FORECAST
         row = worker.rows.take(choice, worker.index)
         worker.memory.attach(row, prefix)
         worker.rows.start_behind(row, prefix.length)
@@ -104,7 +103,7 @@ class Admission:
             worker.memory.release(row)
             worker.rows.release(row)
             choice.state = State.WAITING
-            return _FOR_BLOCKS
+            return FOR_BLOCKS
         self._state.order.start(choice, left)
         self._state.waiting.leave(choice)
         self._begin(choice, prefix)
@@ -157,4 +156,4 @@ class Admission:
         if worker.memory.caching:
             state.stats.prefix_queries += request.prompt_len
             state.stats.prefix_hits += request.num_cached
-        state.forecast.moved(self._now, waiting=state.waiting.num_new)
+        state.forecast.began(request.prompt_len, request.num_cached)

@@ -69,6 +69,11 @@ class Rows:
         """The rows in use, ascending."""
         return self.tenancy.nonzero()[0]
 
+    def ends_by_count(self, rows: Ints) -> NDArray[np.bool_]:
+        """[n] whether only the number of tokens ends the choices of `rows` [n]."""
+        alone: NDArray[np.bool_] = (self.stops[0][rows] < 0) & ~self.many_stops[rows]
+        return alone
+
     def take(self, choice: Choice, worker: int) -> int:
         """Give a choice a row; nothing of it is computed yet."""
         row = heapq.heappop(self._free)

@@ -12,7 +12,7 @@ def end_choice(state: SchedulerState, choice: Choice, finish: FinishReason, now:
     request = choice.request
     if choice.state is State.RUNNING:
         state.workers[choice.worker].release(choice.row)
-        state.lengths.add(choice.num_output)
+        state.lengths.add(choice.num_output, whole=finish is FinishReason.STOP)
     elif choice.state is State.WAITING:
         state.waiting.leave(choice)
     elif choice.state is State.ENDED:

@@ -8,14 +8,15 @@ from ...protocol.base import Message
 from ...protocol.config import SchedulerConfig
 from ...protocol.lifecycle import ModelLimits
 from ...protocol.replies import SchedulerReply
+from ..batching.forecast import Queue, QueueForecast
 from ..batching.lengths import OutputLengths
 from ..batching.worker import Rank, Worker
 from ..clients.deltas import DeltaBook
 from ..clients.registry import Clients
-from ..waiting.forecast import QueueForecast
 from ..waiting.order import Order
 from ..waiting.orders import make_order
 from ..waiting.queue import Waiting
+from ..waiting.reasons import MEMORY
 from .commands import Command, Log, SendClient
 from .request import Request
 from .stats import Stats
@@ -38,9 +39,9 @@ class SchedulerState:
     order: Order
     waiting: Waiting
     workers: list[Worker]
+    lengths: OutputLengths
+    forecast: QueueForecast
     clients: Clients = field(default_factory=Clients)
-    lengths: OutputLengths = field(default_factory=OutputLengths)
-    forecast: QueueForecast = field(default_factory=QueueForecast)
     deltas: DeltaBook = field(default_factory=DeltaBook)
     stories: Stories = field(default_factory=Stories)
     stats: Stats = field(default_factory=Stats)
@@ -59,7 +60,9 @@ class SchedulerState:
             Worker(index, [Rank() for _ in range(config.group_size)]) for index in range(config.num_groups)
         ]
         order = make_order(config)
-        return cls(config, identity, order, Waiting(order), workers)
+        lengths = OutputLengths()
+        forecast = QueueForecast(lengths, config.target_itl_ms / 1e3)
+        return cls(config, identity, order, Waiting(order), workers, lengths, forecast)
 
     @property
     def target_itl(self) -> float:
@@ -77,6 +80,16 @@ class SchedulerState:
             (worker.model.reading(num_tokens, worker.budget) + depth * worker.interval for worker in known),
             default=0.0,
         )
+
+    def wait_forecast(self) -> float:
+        """Seconds until a request that comes now, behind all that wait, is first computed; -1: unknown."""
+        waiting = self.waiting
+        if not waiting.num_choices and any(worker.rows.num_free for worker in self.workers):
+            return 0.0
+        restarts = waiting.num_choices - waiting.num_new
+        queue = Queue(waiting.new, restarts, uses_free=waiting.blocked not in MEMORY)
+        # Rounded: the last digits of sums over arrays are the machine's, and a replay gives the same.
+        return round(self.forecast.wait(self.workers, queue), 3)
 
     def send(self, client: bytes, message: SchedulerReply) -> None:
         self.out.append(SendClient(client, message))

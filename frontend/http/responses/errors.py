@@ -41,6 +41,7 @@ def error_response(error: Exception) -> Response:
     headers = {}
     if isinstance(error, OctavoError) and error.retry_after:
         headers["retry-after"] = str(max(1, math.ceil(error.retry_after)))
+        headers["retry-after-ms"] = str(max(1, round(error.retry_after * 1e3)))
     if status == HTTPStatus.UNAUTHORIZED:
         headers["www-authenticate"] = "Bearer"
     return Response(error_body(error), status, headers, media_type="application/json")

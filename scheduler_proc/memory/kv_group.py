@@ -118,6 +118,14 @@ class GroupBlocks:
         self.held[row] += missing
         return added
 
+    def grow_each(self, rows: list[int]) -> list[int]:
+        """One more block for each of these rows; returns them in the same order."""
+        added = self.pool.take(len(rows))
+        for row, block in zip(rows, added, strict=True):
+            self.tables[row].append(block)
+        self.held[rows] += 1
+        return added
+
     def name_written(self, row: int, chain: DigestChain, written: int) -> None:
         """Blocks of the row that are full now may be found by others."""
         full = written // self.block_size

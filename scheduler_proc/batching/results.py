@@ -144,9 +144,9 @@ class ResultReader:
         self._state.stats.generated_tokens += len(rows)
         if self._state.order.counts_tokens:
             self._state.order.served(cohort.tenant)
-        for at in finish.nonzero()[0].tolist() if finish is not None else ():
-            choice = columns.at(int(rows[at]))
-            end_choice(self._state, choice, FinishReason(int(finish[at])), self._now)
+        if ends is not None:
+            for at in ends[0].nonzero()[0].tolist():
+                end_choice(self._state, columns.at(int(rows[at])), FinishReason(int(ends[0][at])), self._now)
 
     def _ends(self, cohort: Cohort, rows: Ints, tokens: Int32s, known: Ints) -> tuple[Int32s, Int32s] | None:
         """[n] FinishReason and stop token of rows that have just been given their tokens; None: none ends."""

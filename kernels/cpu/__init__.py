@@ -5,8 +5,9 @@ Each equals `octavo.kernels.reference` up to rounding; what is not here runs in 
 
 from .activation import gelu_tanh_mul, silu_mul
 from .attention import AttentionPlan, attend, plan_attention
-from .linear import PackedGated, PackedLinear, embed, gated_linear, linear, pack_gated, pack_head, pack_linear
+from .linear import PackedGated, PackedLinear, embed, gated_linear, linear, pack_gated, pack_linear
 from .moe import Routes, mix_experts, route
+from .native import native
 from .norm import add_rms_norm, rms_norm
 from .rope import RopeRows, apply_rope, gather_rope
 from .sampling import apply_bitmask, draw_greedy, draw_inverse_cdf, sample
@@ -29,8 +30,8 @@ __all__ = [
     "gelu_tanh_mul",
     "linear",
     "mix_experts",
+    "native",
     "pack_gated",
-    "pack_head",
     "pack_linear",
     "plan_attention",
     "rms_norm",

@@ -1,4 +1,4 @@
-"""Linear layers with weights in the layout that oneDNN's matrix kernels read."""
+"""Linear layers: weights in the layout that oneDNN's matrix kernels read, and as they are for one row."""
 
 from typing import NamedTuple
 
@@ -7,56 +7,66 @@ from torch import Tensor
 from torch.nn import functional
 
 from .activation import gelu_tanh_mul, silu_mul
+from .native import native
 
 # Rows the layout is chosen for; it serves any number, and for one row it is better than the layout for one.
 _ROWS = 32
 
 
 class PackedLinear(NamedTuple):
-    """A weight, and whether it is in oneDNN's own layout."""
+    """A weight as it is, in oneDNN's layout, or both."""
 
-    weight: Tensor
-    packed: bool
+    packed: Tensor | None
+    plain: Tensor | None
 
 
 class PackedGated(NamedTuple):
-    """The gate and the up half of a weight, each in oneDNN's layout."""
+    """The gate and the up half of a weight in oneDNN's layout, and perhaps the whole as it is."""
 
     gate: Tensor
     up: Tensor
+    plain: Tensor | None
 
 
-def pack_linear(weight: Tensor) -> PackedLinear:
+def pack_linear(weight: Tensor, *, keep_plain: bool = False) -> PackedLinear:
     """The fastest form of a weight [out, in] on this machine.
 
-    Packing pays where oneDNN has 16-bit kernels (AVX512-BF16, AMX); elsewhere the weight stays as it is.
+    Packing pays where oneDNN has 16-bit kernels (AVX512-BF16, AMX); elsewhere the weight stays as it is. For
+    one row the weight as it is can be read faster, where there are native operators: `keep_plain` keeps it
+    too, for as much memory again.
     """
-    return PackedLinear(_reorder(weight), True) if _packs(weight.dtype) else PackedLinear(weight, False)
+    if not _packs(weight.dtype):
+        return PackedLinear(None, weight)
+    return PackedLinear(_reorder(weight), weight if keep_plain and serves_one_row(weight.dtype) else None)
 
 
-def pack_gated(weight: Tensor) -> PackedGated | PackedLinear:
+def pack_gated(weight: Tensor, *, keep_plain: bool = False) -> PackedGated | PackedLinear:
     """The same of a weight [2 * out, in], the gate half first, for `gated_linear`."""
     if not _packs(weight.dtype):
-        return PackedLinear(weight, False)
-    return PackedGated(*map(_reorder, weight.chunk(2)))
+        return PackedLinear(None, weight)
+    plain = weight if keep_plain and serves_one_row(weight.dtype) else None
+    return PackedGated(*map(_reorder, weight.chunk(2)), plain)
 
 
-def pack_head(weight: Tensor) -> PackedLinear:
-    """The same of the weight [vocab_size, hidden_size] of the logits."""
-    return pack_linear(weight)
+def serves_one_row(dtype: torch.dtype) -> bool:
+    """Whether there is a native operator that multiplies a weight as it is with one row."""
+    return dtype == torch.bfloat16 and native() is not None
 
 
-def linear(x: Tensor, packed: PackedLinear, bias: Tensor | None) -> Tensor:
+def linear(x: Tensor, weight: PackedLinear, bias: Tensor | None) -> Tensor:
     """`x W^T + b` of x [num_tokens, in], [num_tokens, out]."""
-    if packed.packed:
-        result: Tensor = torch.ops.mkldnn._linear_pointwise(x, packed.weight, bias, "none", [], "")
+    if weight.plain is not None and x.shape[0] == 1 and x.dtype == torch.bfloat16 and (kernel := native()):
+        return kernel.matvec(x.contiguous(), weight.plain, bias)
+    if weight.packed is not None:
+        result: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight.packed, bias, "none", [], "")
         return result
-    return functional.linear(x, packed.weight, bias)
+    assert weight.plain is not None
+    return functional.linear(x, weight.plain, bias)
 
 
 def gated_linear(
     x: Tensor,
-    packed: PackedGated | PackedLinear,
+    weight: PackedGated | PackedLinear,
     bias: Tensor | None,
     activation: str,
 ) -> Tensor:
@@ -64,13 +74,15 @@ def gated_linear(
 
     Packed, both halves end in the matrix kernels themselves, and nothing between them is rounded twice.
     """
-    if isinstance(packed, PackedLinear):
-        whole = linear(x, packed, bias)
+    if weight.plain is not None and x.shape[0] == 1 and x.dtype == torch.bfloat16 and (kernel := native()):
+        return kernel.matvec_gated(x.contiguous(), weight.plain, bias, activation)
+    if isinstance(weight, PackedLinear):
+        whole = linear(x, weight, bias)
         return silu_mul(whole) if activation == "silu" else gelu_tanh_mul(whole)
     gate_bias, up_bias = (None, None) if bias is None else bias.chunk(2)
     name, algorithm = ("swish", "") if activation == "silu" else ("gelu", "tanh")
-    gate = torch.ops.mkldnn._linear_pointwise(x, packed.gate, gate_bias, name, [], algorithm)
-    result: Tensor = torch.ops.mkldnn._linear_pointwise.binary(x, gate, packed.up, up_bias, "mul")
+    gate = torch.ops.mkldnn._linear_pointwise(x, weight.gate, gate_bias, name, [], algorithm)
+    result: Tensor = torch.ops.mkldnn._linear_pointwise.binary(x, gate, weight.up, up_bias, "mul")
     return result
 
 

@@ -7,7 +7,7 @@ from .activation import gelu_tanh_mul, silu_mul
 from .attention import AttentionPlan, attend, plan_attention
 from .linear import PackedGated, PackedLinear, embed, gated_linear, linear, pack_gated, pack_linear
 from .moe import Routes, mix_experts, route
-from .native import native
+from .native import native_ops
 from .norm import add_rms_norm, rms_norm
 from .rope import RopeRows, apply_rope, gather_rope
 from .sampling import apply_bitmask, draw_greedy, draw_inverse_cdf, sample
@@ -30,7 +30,7 @@ __all__ = [
     "gelu_tanh_mul",
     "linear",
     "mix_experts",
-    "native",
+    "native_ops",
     "pack_gated",
     "pack_linear",
     "plan_attention",

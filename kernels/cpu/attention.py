@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from .native import CHUNK, PagedDecodes, native
+from .native import CHUNK, PagedDecodes, native_ops
 from .softcap import capped_attention
 
 # A batch of its own costs about as much as gathering so many slots more.
@@ -80,7 +80,7 @@ def plan_attention(
     singles = [row for row, count in enumerate(num_tokens) if count == 1]
     only_decodes = len(singles) == len(num_tokens)
     paged, decodes = None, []
-    is_native = dtype == torch.bfloat16 and native() is not None
+    is_native = dtype == torch.bfloat16 and native_ops() is not None
     for batch in [singles] if is_native and singles else _batches(singles, seq_lens):
         tables = block_tables if only_decodes and batch == singles else block_tables[torch.tensor(batch)]
         lengths = [seq_lens[row] for row in batch]
@@ -111,7 +111,7 @@ def attend(
         cache: [num_slots, 2, num_kv_heads, head_dim] of the layer, written in place.
         softcap: scores are `softcap * tanh(scores / softcap)` unless it is 0.
     """
-    kernel = native() if cache.dtype == torch.bfloat16 else None
+    kernel = native_ops() if cache.dtype == torch.bfloat16 else None
     if kernel is not None:
         kernel.store(cache, plan.slots, kv)
     else:

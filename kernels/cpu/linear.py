@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from .activation import gelu_tanh_mul, silu_mul
-from .native import native
+from .native import Native, native_ops
 
 # Rows the layout is chosen for; it serves any number, and for one row it is better than the layout for one.
 _ROWS = 32
@@ -37,31 +37,36 @@ def pack_linear(weight: Tensor, *, keep_plain: bool = False) -> PackedLinear:
     """
     if not _packs(weight.dtype):
         return PackedLinear(None, weight)
-    return PackedLinear(_reorder(weight), weight if keep_plain and serves_one_row(weight.dtype) else None)
+    return PackedLinear(_reorder(weight), weight if keep_plain and _for_one_row(weight.dtype) else None)
 
 
 def pack_gated(weight: Tensor, *, keep_plain: bool = False) -> PackedGated | PackedLinear:
     """The same of a weight [2 * out, in], the gate half first, for `gated_linear`."""
     if not _packs(weight.dtype):
         return PackedLinear(None, weight)
-    plain = weight if keep_plain and serves_one_row(weight.dtype) else None
+    plain = weight if keep_plain and _for_one_row(weight.dtype) else None
     return PackedGated(*map(_reorder, weight.chunk(2)), plain)
 
 
-def serves_one_row(dtype: torch.dtype) -> bool:
-    """Whether there is a native operator that multiplies a weight as it is with one row."""
-    return dtype == torch.bfloat16 and native() is not None
+def _for_one_row(dtype: torch.dtype) -> Native | None:
+    """The native operators, if they multiply a weight of this dtype with one row."""
+    return native_ops() if dtype == torch.bfloat16 else None
 
 
 def linear(x: Tensor, weight: PackedLinear, bias: Tensor | None) -> Tensor:
     """`x W^T + b` of x [num_tokens, in], [num_tokens, out]."""
-    if weight.plain is not None and x.shape[0] == 1 and x.dtype == torch.bfloat16 and (kernel := native()):
-        return kernel.matvec(x.contiguous(), weight.plain, bias)
+    if (
+        weight.plain is not None
+        and x.shape[0] == 1
+        and x.dtype == torch.bfloat16
+        and (kernel := native_ops())
+    ):
+        return kernel.matvec(x.contiguous(), plain, bias)
     if weight.packed is not None:
         result: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight.packed, bias, "none", [], "")
         return result
-    assert weight.plain is not None
-    return functional.linear(x, weight.plain, bias)
+    assert plain is not None
+    return functional.linear(x, plain, bias)
 
 
 def gated_linear(
@@ -74,8 +79,13 @@ def gated_linear(
 
     Packed, both halves end in the matrix kernels themselves, and nothing between them is rounded twice.
     """
-    if weight.plain is not None and x.shape[0] == 1 and x.dtype == torch.bfloat16 and (kernel := native()):
-        return kernel.matvec_gated(x.contiguous(), weight.plain, bias, activation)
+    if (
+        weight.plain is not None
+        and x.shape[0] == 1
+        and x.dtype == torch.bfloat16
+        and (kernel := native_ops())
+    ):
+        return kernel.matvec_gated(x.contiguous(), plain, bias, activation)
     if isinstance(weight, PackedLinear):
         whole = linear(x, weight, bias)
         return silu_mul(whole) if activation == "silu" else gelu_tanh_mul(whole)

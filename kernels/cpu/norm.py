@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.linalg import vector_norm
 
-from .native import Native, native
+from .native import Native, native_ops
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -36,7 +36,7 @@ def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> Ten
 def _fitting(x: Tensor, weight: Tensor) -> Native | None:
     """The native form, for a residual stream of a bfloat16 model."""
     stream = x.dtype == torch.float32 and weight.dtype == torch.bfloat16 and x.dim() == 2
-    return native() if stream and x.is_contiguous() else None
+    return native_ops() if stream and x.is_contiguous() else None
 
 
 @lru_cache

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .native import native
+from .native import native_ops
 
 
 class RopeRows(NamedTuple):
@@ -27,7 +27,7 @@ def apply_rope(x: Tensor, rows: RopeRows) -> None:
 
     The halves (x1, x2) become `(x1 * cos - x2 * sin, x2 * cos + x1 * sin)`.
     """
-    if x.dtype == torch.bfloat16 and (kernel := native()):
+    if x.dtype == torch.bfloat16 and (kernel := native_ops()):
         return kernel.rotate(x, rows.cos, rows.sin)
     rot_dim = rows.cos.shape[-1]
     rotated = x if rot_dim == x.shape[-1] else x[..., :rot_dim]

@@ -39,12 +39,12 @@ def test_the_library_is_built_once(own_cache: Path) -> None:
 def test_its_threads_are_those_of_torch() -> None:
     script = """
 import os, torch
-from octavo.kernels.cpu import native
+from octavo.kernels.cpu import native_ops
 x, weight = torch.ones(1, 64, dtype=torch.bfloat16), torch.ones(4096, 64, dtype=torch.bfloat16)
 torch.set_num_threads(2)
 torch.ones(10 ** 6).add(1)
 before = len(os.listdir("/proc/self/task"))
-assert float(native().matvec(x, weight, None).sum()) == 64 * 4096
+assert float(native_ops().matvec(x, weight, None).sum()) == 64 * 4096
 assert len(os.listdir("/proc/self/task")) == before
 print(len({line.split()[-1] for line in open("/proc/self/maps") if "gomp" in line}))
 """
@@ -59,15 +59,15 @@ def test_without_a_compiler_torch_serves(
     with pytest.raises(BuildError, match="no C compiler"):
         load_library()
     monkeypatch.setenv("OCTAVO_NATIVE", "1")
-    cpu.native.cache_clear()
+    cpu.native_ops.cache_clear()
     try:
         with caplog.at_level(logging.INFO):
-            assert cpu.native() is None
+            assert cpu.native_ops() is None
         assert len(caplog.records) == 1
         x, weight = torch.ones(1, 8, dtype=torch.bfloat16), torch.ones(4, 8, dtype=torch.bfloat16)
         assert cpu.linear(x, cpu.pack_linear(weight, keep_plain=True), None).tolist() == [[8.0] * 4]
     finally:
-        cpu.native.cache_clear()
+        cpu.native_ops.cache_clear()
 
 
 def test_a_compiler_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

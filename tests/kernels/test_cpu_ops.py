@@ -15,11 +15,11 @@ DTYPES = list(TOLERANCE)
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """With the native operators, which are for bfloat16, and without."""
     monkeypatch.setenv("OCTAVO_NATIVE", "1" if request.param == "native" else "0")
-    cpu.native.cache_clear()
-    if request.param == "native" and cpu.native() is None:
+    cpu.native_ops.cache_clear()
+    if request.param == "native" and cpu.native_ops() is None:
         pytest.skip("this machine has no C compiler")
     yield
-    cpu.native.cache_clear()
+    cpu.native_ops.cache_clear()
 
 
 def randn(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -185,6 +185,7 @@ def make_columns(num_rows: int, **fields: torch.Tensor) -> reference.SamplingCol
     )
 
 
+@pytest.mark.usefixtures("form")
 @pytest.mark.parametrize("filtered", [False, True])
 def test_sample_draws_what_the_reference_draws(filtered: bool) -> None:
     num_rows, vocab = 40, 1000

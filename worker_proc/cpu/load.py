@@ -28,7 +28,7 @@ def load_cpu(config: WorkerConfig, phases: StartPhases) -> CpuRunner:
     torch.set_flush_denormal(True)
     prepare_heap(_HEAP_BYTES)
     phases.enter("compile")
-    kernels.native()
+    kernels.native_ops()
     ops = CpuOps(_SECOND_FORM_BYTES)
     model, dtype = load_model(config, phases, device=torch.device("cpu"), ops=ops)
     phases.enter("kv")

@@ -1,13 +1,13 @@
 """Operators of a step in C, where the machine has a compiler: fewer passes over memory than torch's.
 
-`native()` gives them, or None: then the forms of the modules beside this folder serve. All take bfloat16
+`native_ops()` gives them, or None: then the forms of the modules beside this folder serve. All take bfloat16
 tensors whose last dimension is contiguous.
 """
 
 import ctypes
 import logging
 import os
-from ctypes import c_float, c_int, c_int64, c_void_p
+from ctypes import c_bool, c_float, c_int, c_int64, c_void_p
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -59,6 +59,7 @@ _SIGNATURES = {
     "rotate": [c_void_p, c_int64, c_void_p, c_void_p] + [c_int64] * 4 + [c_int],
     "store": [c_void_p] * 3 + [c_int64] * 3 + [c_int],
     "attend": [c_void_p, c_void_p, c_int64, c_void_p, c_void_p, c_void_p, c_float, c_float, c_int],
+    "draw": [c_void_p, c_void_p, c_bool] + [c_void_p] * 5 + [c_int64] * 2 + [c_int],
 }
 
 
@@ -75,6 +76,7 @@ class Native:
         self._rotate = library.rotate
         self._store = library.store
         self._attend = library.attend
+        self._draw = library.draw
 
     def matvec(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """`x W^T + b` of x [1, in] and weight [out, in]: [1, out]."""
@@ -173,9 +175,39 @@ class Native:
             _threads(),
         )
 
+    def draw(
+        self, logits: Tensor, temperature: Tensor, seed: Tensor, choice: Tensor, position: Tensor
+    ) -> Tensor:
+        """One token of each row, [R] int64, by inverting softmax(logits / temperature) at one uniform.
+
+        A row without a distribution gives -1.
+
+        Args:
+            logits: [R, vocab] of bfloat16 or float32.
+            temperature: [R] float32, above 0.
+            seed, choice, position: [R] int64.
+        """
+        rows, vocab = logits.shape
+        tokens = torch.empty(rows, dtype=torch.int64)
+        scratch = torch.empty(rows * 2 * vocab)
+        self._draw(
+            tokens.data_ptr(),
+            logits.data_ptr(),
+            logits.dtype == torch.float32,
+            scratch.data_ptr(),
+            temperature.data_ptr(),
+            seed.data_ptr(),
+            choice.data_ptr(),
+            position.data_ptr(),
+            rows,
+            vocab,
+            _threads(),
+        )
+        return tokens
+
 
 @lru_cache
-def native() -> Native | None:
+def native_ops() -> Native | None:
     """The operators, built at the first call; None where that is not possible or `OCTAVO_NATIVE=0` is set."""
     if os.environ.get("OCTAVO_NATIVE") == "0":
         return None

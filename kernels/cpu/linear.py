@@ -55,12 +55,8 @@ def _for_one_row(dtype: torch.dtype) -> Native | None:
 
 def linear(x: Tensor, weight: PackedLinear, bias: Tensor | None) -> Tensor:
     """`x W^T + b` of x [num_tokens, in], [num_tokens, out]."""
-    if (
-        weight.plain is not None
-        and x.shape[0] == 1
-        and x.dtype == torch.bfloat16
-        and (kernel := native_ops())
-    ):
+    plain = weight.plain
+    if plain is not None and x.shape[0] == 1 and (kernel := _for_one_row(x.dtype)):
         return kernel.matvec(x.contiguous(), plain, bias)
     if weight.packed is not None:
         result: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight.packed, bias, "none", [], "")
@@ -79,12 +75,8 @@ def gated_linear(
 
     Packed, both halves end in the matrix kernels themselves, and nothing between them is rounded twice.
     """
-    if (
-        weight.plain is not None
-        and x.shape[0] == 1
-        and x.dtype == torch.bfloat16
-        and (kernel := native_ops())
-    ):
+    plain = weight.plain
+    if plain is not None and x.shape[0] == 1 and (kernel := _for_one_row(x.dtype)):
         return kernel.matvec_gated(x.contiguous(), plain, bias, activation)
     if isinstance(weight, PackedLinear):
         whole = linear(x, weight, bias)

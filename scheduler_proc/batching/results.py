@@ -7,10 +7,10 @@ its token belongs to a choice that was preempted and takes it still, or to one t
 import numpy as np
 from numpy.typing import NDArray
 
-from ...protocol.errors import ProtocolError, RequestFailedError
+from ...protocol.errors import InvalidRequestError, OctavoError, ProtocolError, RequestFailedError
 from ...protocol.ids import FinishReason
 from ...protocol.replies import Start
-from ...protocol.steps import StepResult
+from ...protocol.steps import RowError, StepResult
 from ..clients.deltas import TokenEntries
 from ..clients.logprob_rows import LogprobRows
 from ..core.ends import end_choice, end_request, release_forks
@@ -46,10 +46,11 @@ class ResultReader:
         self._state.stats.steps += 1
         self._state.stats.step_times.append(times)
 
-        failed = {error.row: error.message for error in result.errors}
+        failed = {error.row: error for error in result.errors}
         if len(at) < len(step.sampled):
             silent = set(step.sampled.tolist()) - set(at.tolist())
-            failed = {int(step.rows[index]): "the worker returned no token" for index in silent} | failed
+            rows = [int(step.rows[index]) for index in silent]
+            failed = {row: RowError(row, "the worker returned no token") for row in rows} | failed
         self._tell_prompts(step, result)
         present = self._rows.tenancy[step.rows] == step.tenancy
         if failed:
@@ -84,12 +85,12 @@ class ResultReader:
             raise ProtocolError(f"step {result.step} drew tokens for rows that its plan did not ask for")
         return np.array([index[row] for row in rows], np.int64), tokens
 
-    def _fail(self, step: Step, failed: dict[int, str]) -> None:
+    def _fail(self, step: Step, failed: dict[int, RowError]) -> None:
         """End the requests of rows that failed, or that should have drawn a token and did not."""
         for row, tenancy in zip(step.rows.tolist(), step.tenancy.tolist(), strict=True):
             if row in failed and self._rows.tenancy[row] == tenancy:
                 request = self._rows.at(row).request
-                error = RequestFailedError(f"{request.name}: {failed[row]}")
+                error = _error_of(request.name, failed[row])
                 end_request(self._state, request, FinishReason.ERROR, self._now, error)
 
     def _tell_prompts(self, step: Step, result: StepResult) -> None:
@@ -245,3 +246,8 @@ class ResultReader:
 
 def _select(logprobs: LogprobRows | None, mask: NDArray[np.bool_]) -> LogprobRows | None:
     return None if logprobs is None else logprobs.select(mask.nonzero()[0])
+
+
+def _error_of(name: str, failure: RowError) -> OctavoError:
+    message = f"{name}: {failure.message}"
+    return InvalidRequestError(message, param=failure.param) if failure.param else RequestFailedError(message)

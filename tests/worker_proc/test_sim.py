@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from octavo.protocol.config import WorkerConfig
 from octavo.protocol.errors import ModelError, UsageError
 from octavo.protocol.sampling import SamplingParams
+from octavo.protocol.structured import StructuredOutputsParams
 from octavo.worker_proc.phases import StartPhases
 from octavo.worker_proc.sim.load import load_sim
 from octavo.worker_proc.sim.options import parse_options
@@ -148,6 +149,15 @@ def test_an_injected_row_error_hits_one_row() -> None:
     assert [error.row for error in output.errors] == [2]
     assert output.rows.tolist() == [0, 1, 3]
     assert [choice.output for choice in choices][3] == alone(PROMPT[3:], 1)
+
+
+def test_what_needs_a_model_is_the_request_s_fault() -> None:
+    driver = Driver(make_runner())
+    driver.add(PROMPT)
+    driver.add(PROMPT, SamplingParams(structured_outputs=StructuredOutputsParams(regex="a")))
+    output = driver.step()
+    assert [(error.row, error.param) for error in output.errors] == [(1, "structured_outputs")]
+    assert output.rows.tolist() == [0]
 
 
 def test_an_injected_crash_comes_behind_its_step() -> None:

@@ -11,6 +11,7 @@ from ...protocol.steps import StepResult, WorkerMessage
 from ..batching.planner import Planner
 from ..batching.results import ResultReader
 from ..batching.worker import Rank, Worker
+from ..waiting.reasons import FOR_A_WORKER
 from .commands import SendWorker
 from .doors import recheck
 from .ends import requeue
@@ -98,6 +99,8 @@ def on_gone(state: SchedulerState, index: int, number: int, now: float) -> None:
 def plan_steps(state: SchedulerState, now: float) -> None:
     """Send each worker the plans it may have in flight."""
     state.gather_until = float("inf")
+    if state.waiting.num_choices and not any(worker.ready for worker in state.workers):
+        state.waiting.block(FOR_A_WORKER, now)
     for worker in state.workers:
         while (plan := Planner(state, worker, now).plan()) is not None:
             for number, rank in enumerate(worker.ranks):

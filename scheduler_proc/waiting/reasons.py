@@ -1,5 +1,6 @@
 """What the queue waited for, and how long: so that every request can be told what it waited for."""
 
+FOR_A_WORKER = "for a worker to be ready"
 BY_FORECAST = "for blocks, by the forecast"
 FOR_BLOCKS = "for blocks"
 MEMORY = frozenset({BY_FORECAST, FOR_BLOCKS})  # with these, a free row is of no use

@@ -1,12 +1,14 @@
 """A load sent by several processes, so that the client is not what is measured.
 
-Each runs this module, takes every so many-th request of the shape, and prints its answers as a line of JSON.
+Each runs this module, takes every so many-th request of the shape, and writes its answers to a file.
 """
 
 import asyncio
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import msgspec
 
@@ -27,6 +29,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     count: int
     start: float  # in seconds of `time.time`, when the first request goes out
+    output: str  # the file for its answers
 
 
 class PartDone(msgspec.Struct, frozen=True):
@@ -40,23 +43,33 @@ def run_processes(url: str, shape: Shape, *, processes: int, vocab: tuple[int, i
     """Send a shape's requests to the server at `url`. Raises RuntimeError when a process fails."""
     processes = min(processes, shape.concurrency, shape.num_requests)
     start = time.time() + _START
-    parts = [
-        Part(url=url, shape=shape, vocab=vocab, seed=seed, index=index, count=processes, start=start)
-        for index in range(processes)
-    ]
-    command, environment = python_module("frontend.bench.processes"), python_environment()
-    children = [
-        subprocess.Popen(
-            [*command, msgspec.json.encode(part).decode()], stdout=subprocess.PIPE, env=environment
-        )
-        for part in parts
-    ]
-    outputs = [child.communicate()[0] for child in children]
-    if any(child.returncode for child in children):
-        raise RuntimeError("a process of the load failed; what it wrote says why")
-    done = [msgspec.json.decode(output, type=PartDone) for output in outputs]
+    with tempfile.TemporaryDirectory(prefix="octavo-load-") as folder:
+        parts = [
+            Part(
+                url=url,
+                shape=shape,
+                vocab=vocab,
+                seed=seed,
+                index=index,
+                count=processes,
+                start=start,
+                output=f"{folder}/{index}.json",
+            )
+            for index in range(processes)
+        ]
+        done = _run_all(parts)
     answers = [answer for part in done for answer in part.answers]
     return make_report(shape, answers, seconds=max(part.ended for part in done) - start)
+
+
+def _run_all(parts: list[Part]) -> list[PartDone]:
+    command, environment = python_module("frontend.bench.processes"), python_environment()
+    children = [
+        subprocess.Popen([*command, msgspec.json.encode(part).decode()], env=environment) for part in parts
+    ]
+    if any([child.wait() for child in children]):
+        raise RuntimeError("a process of the load failed; what it wrote says why")
+    return [msgspec.json.decode(Path(part.output).read_bytes(), type=PartDone) for part in parts]
 
 
 async def _run(part: Part) -> PartDone:
@@ -77,8 +90,8 @@ def main() -> int:
     """Do the part that the only argument describes."""
     import uvloop
 
-    done = uvloop.run(_run(msgspec.json.decode(sys.argv[1], type=Part)))
-    sys.stdout.buffer.write(msgspec.json.encode(done))
+    part = msgspec.json.decode(sys.argv[1], type=Part)
+    Path(part.output).write_bytes(msgspec.json.encode(uvloop.run(_run(part))))
     return 0
 
 

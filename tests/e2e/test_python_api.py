@@ -69,7 +69,10 @@ def sim() -> Iterator[LLM]:
         yield llm
 
 
-@pytest.mark.parametrize("name", ["batch", "stream", "llm_engine_loop"])
+@pytest.mark.parametrize(
+    "name",
+    ["batch", "stream", "llm_engine_loop", "n_samples", "beam_search", "logprobs", "structured_output"],
+)
 def test_example_says_paris(name: str) -> None:
     assert "Paris" in run_program(ROOT / "examples" / f"{name}.py")
 

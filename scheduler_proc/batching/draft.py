@@ -1,5 +1,7 @@
 """A plan in the making: rows are added to it, then it becomes a message and a step in flight."""
 
+from array import array
+
 import numpy as np
 
 from ...protocol.steps import NewRow, StepPlan
@@ -93,10 +95,12 @@ class Draft:
         request, row = choice.request, choice.row
         asked = request.params.prompt_logprobs if request.reads_aloud else None
         # A hole is never read, but every id that a worker sees is a block's.
-        blocks = tuple(
-            _bytes([0 if block == HOLE else block for block in group.tables[row]])
+        tables = [
+            [0 if block == HOLE else block for block in group.tables[row]]
+            if group.first[row]
+            else group.tables[row]
             for group in self._worker.memory.groups
-        )
+        ]
         self._new.append(
             NewRow(
                 row=row,
@@ -105,7 +109,7 @@ class Draft:
                 params=request.params,
                 seed=request.seed,
                 choice=choice.index,
-                blocks=blocks,
+                blocks=tuple(map(_bytes, tables)),
                 bad_words=request.bad_words,
                 prompt_logprobs=-1 if asked is None else asked,
             )
@@ -167,4 +171,6 @@ class Draft:
 
 
 def _bytes(values: "Ints | list[int]") -> bytes:
-    return np.asarray(values, np.int32).tobytes() if len(values) else b""
+    if isinstance(values, list):
+        return array("i", values).tobytes()
+    return values.astype(np.int32).tobytes()

@@ -54,7 +54,7 @@ class Planner:
         short: list[list[int]] = []
         for group in self._worker.memory.groups:
             short.append(decodes[computed >= group.held[decodes] * group.block_size].tolist())
-            if len(short[-1]) > group.pool.num_free:
+            if len(short[-1]) > group.num_free(len(short[-1])):
                 return False
         for index, lacking in enumerate(short):
             draft.grow_each(index, lacking)
@@ -86,7 +86,7 @@ class Planner:
             most = draft.most_tokens(start, int(todo[row]))
             if not most:
                 return False
-            count = min(most, self._worker.memory.room(row, start))
+            count = self._worker.memory.room(row, start, most)
             if count <= 0:
                 rows.at(row).request.story.note(self._now, "waits", "for blocks")
                 return False

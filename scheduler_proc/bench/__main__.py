@@ -11,6 +11,7 @@ import time
 
 import numpy as np
 
+from ..allocator import keep_memory
 from .decode import DecodeBench
 from .prompt import PromptBench
 
@@ -37,6 +38,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--queue", nargs="*", type=int, default=[1000, 100_000], help="requests that wait")
     parser.add_argument("--prompt", type=int, default=1_000_000, help="tokens, 0: none")
     arguments = parser.parse_args(argv[1:])
+    keep_memory()
     unit = yardstick()
     sys.stdout.write(f"yardstick (100k additions in Python): {unit * 1e3:.2f} ms\n")
     for rows in arguments.rows:

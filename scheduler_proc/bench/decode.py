@@ -3,6 +3,7 @@
 import gc
 import time
 from collections import deque
+from collections.abc import Callable
 
 import numpy as np
 
@@ -29,10 +30,18 @@ _LONGEST = _PROMPT + _WARM_STEPS + _STEPS + 100  # tokens of a request
 class DecodeBench:
     """A core with `rows` choices that decode while `waiting` requests wait, and a stand-in for the worker."""
 
-    def __init__(self, rows: int, waiting: int = 0, *, longest: int = _LONGEST, spare_rows: int = 0) -> None:
+    def __init__(
+        self,
+        rows: int,
+        waiting: int = 0,
+        *,
+        longest: int = _LONGEST,
+        spare_rows: int = 0,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         """`longest` is how many tokens a request may have; the memory suffices for one more of those."""
         self.rows, self.waiting = rows, waiting
-        self._now = 0.0
+        self._now, self._clock = 0.0, clock
         self._submitted = 0
         self._frames: deque[bytes] = deque()
         self._plans = to_worker_decoder()
@@ -89,12 +98,12 @@ class DecodeBench:
         """Seconds of one step, that of reading a client's message included."""
         frame = self._result()
         self._now += 0.01
-        began = time.perf_counter()
+        began = self._clock()
         self._keep(self.core.handle(FromWorker(self._now, 0, 0, self._results.decode(frame))))
         if arriving:
             self._keep(self.core.handle(FromClient(self._now, b"c0", self._clients.decode(arriving))))
         self._keep(self.core.handle(Turn(self._now)))
-        return time.perf_counter() - began
+        return self._clock() - began
 
     def warm(self) -> None:
         """Go on until all rows decode."""

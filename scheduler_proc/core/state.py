@@ -47,6 +47,7 @@ class SchedulerState:
     stats: Stats = field(default_factory=Stats)
     out: list[Command] = field(default_factory=list)
     gather_until: float = float("inf")  # when the prompts collected so far are to start
+    searching: bool = False  # the search of a cache goes on with the next turn
     told_ready: bool = False  # what clients know
     supervised: bool = False  # somebody has asked for progress
     owed: int | None = None  # token of the answer that is owed for it

@@ -131,7 +131,7 @@ def test_chats_without_max_tokens_all_run() -> None:
         num_blocks=2400,
         block_size=64,
         groups=1,
-        max_model_len=131_072 // 2,
+        max_model_len=131_072,
         max_num_seqs=256,
         max_num_batched_tokens=2048,
         validate=False,

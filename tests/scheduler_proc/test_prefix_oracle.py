@@ -117,3 +117,58 @@ def test_equal_prompts_of_different_salts_at_once_share_nothing_and_say_the_same
     assert len({tuple(one.tokens) for one in sent}) == 1
     for one in sent:
         world.check(one)
+
+
+def test_a_long_prompt_is_looked_up_in_slices_and_given_back_in_slices() -> None:
+    world = make_scheduler(
+        groups=1,
+        block_size=1,
+        num_blocks=6000,
+        max_num_batched_tokens=5000,
+        max_model_len=3000,
+        validate=True,
+    )
+    prompt = [5 + at % 30 for at in range(2400)]
+    texts = []
+    for found in (0, 2399):
+        sent = world.submit(prompt, max_tokens=4, ignore_eos=True, temperature=0.0)
+        turns = 0
+        while not sent.ended:
+            world.turn()
+            turns += 1
+            if world.plans:
+                world.step()
+        start = sent.answers[0].start
+        assert start is not None and start.num_cached == found
+        assert turns > 10 if found else turns < 10
+        assert world.core.engine_stats().blocks_live > 1000, "not all at once"
+        while world.core.next_turn() == 0.0:
+            world.turn()
+        world.check_idle()
+        world.check(sent)
+        texts.append(sent.tokens)
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("how", ["abort", "worker"])
+def test_what_a_search_has_found_so_far_is_let_go(how: str) -> None:
+    world = make_scheduler(
+        groups=1, block_size=1, num_blocks=6000, max_num_batched_tokens=5000, max_model_len=3000
+    )
+    prompt = [5 + at % 30 for at in range(2400)]
+    world.submit(prompt, max_tokens=2, ignore_eos=True)
+    world.run()
+    sent = world.submit(prompt, max_tokens=2, ignore_eos=True)
+    world.turn()
+    world.turn()
+    assert world.core.state.searching
+    if how == "abort":
+        world.abort(sent)
+    else:
+        world.start_worker()
+    while world.core.next_turn() == 0.0 or world.plans:
+        world.turn()
+        if world.plans:
+            world.step()
+    world.check_idle()
+    world.check(sent)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .frontend.engine.args import AsyncEngineArgs, EngineArgs
     from .frontend.engine.async_engine import AsyncLLMEngine
+    from .frontend.engine.beam_search import BeamSearchOutput, BeamSearchParams, BeamSearchSequence
     from .frontend.engine.llm import LLM
     from .frontend.engine.llm_engine import LLMEngine
     from .frontend.engine.outputs import CompletionOutput, Logprob, RequestOutput
@@ -24,6 +25,9 @@ _HOME_OF = {
     "EngineArgs": ".frontend.engine.args",
     "AsyncEngineArgs": ".frontend.engine.args",
     "SamplingParams": ".protocol.sampling",
+    "BeamSearchParams": ".frontend.engine.beam_search",
+    "BeamSearchOutput": ".frontend.engine.beam_search",
+    "BeamSearchSequence": ".frontend.engine.beam_search",
     "RequestOutputKind": ".protocol.sampling",
     "StructuredOutputsParams": ".protocol.structured",
     "RequestOutput": ".frontend.engine.outputs",
@@ -35,6 +39,9 @@ __all__ = [
     "LLM",
     "AsyncEngineArgs",
     "AsyncLLMEngine",
+    "BeamSearchOutput",
+    "BeamSearchParams",
+    "BeamSearchSequence",
     "CompletionOutput",
     "EngineArgs",
     "LLMEngine",

@@ -57,6 +57,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     eos_token_ids: tuple[int, ...]  # held back by min_tokens
     load_format: str = "auto"  # "auto", "safetensors" or "dummy"
     dtype: str = "auto"  # "auto", "float32", "bfloat16" or "float16"
+    quantization: str = ""  # "fp8": the layers' weights in 8 bits, on "cuda"
     max_model_len: int
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 2048

@@ -57,6 +57,7 @@ class RowError(Record, frozen=True):
 
     row: int  # its row
     message: str  # one line, for people
+    param: str = ""  # the field of the request that is at fault; empty where it is none
 
 
 class StepResult(Message, frozen=True):

@@ -34,6 +34,15 @@ def check_prompt(limits: ModelLimits, prompt_len: int, lowest: int, highest: int
         )
 
 
+def check_priority(priority: int) -> None:
+    """Check that a priority fits into a message. Raises InvalidRequestError."""
+    if not -(2**63) <= priority < 2**63:
+        raise InvalidRequestError(
+            f"priority must be in [-2**63, 2**63 - 1], got one of {priority.bit_length()} bits",
+            param="priority",
+        )
+
+
 def check_params(limits: ModelLimits, params: SamplingParams, prompt_len: int) -> None:
     """Check sampling parameters against the model and the prompt's length.
 

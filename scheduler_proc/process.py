@@ -8,6 +8,7 @@ from ..protocol.child import run_child
 from ..protocol.config import SchedulerConfig
 from ..protocol.ids import new_incarnation
 from ..protocol.stop_signal import StopSignal
+from .allocator import keep_memory
 
 _GC_THRESHOLD = 50_000  # allocations; the core makes no cycles, so collections may be rare
 
@@ -18,6 +19,7 @@ def main(argv: list[str]) -> int:
 
 
 def _serve(config: SchedulerConfig) -> None:
+    keep_memory()
     stop = StopSignal()
     from .core.scheduler import Scheduler  # brings NumPy
     from .core.state import Identity

@@ -26,7 +26,7 @@ ARROWS = {
 LIBRARIES = {
     "protocol": {"msgspec", "zmq"},
     "kernels": {"torch", "triton", "numpy"},
-    "scheduler_proc": {"msgspec", "zmq", "numpy", "prometheus_client"},
+    "scheduler_proc": {"msgspec", "zmq", "numpy", "prometheus_client", "matplotlib"},
 }
 # part: libraries that it must not load
 FORBIDDEN = {"frontend": {"torch", "triton"}}
@@ -199,6 +199,9 @@ def test_the_root_names_the_public_api() -> None:
         "LLM",
         "AsyncEngineArgs",
         "AsyncLLMEngine",
+        "BeamSearchOutput",
+        "BeamSearchParams",
+        "BeamSearchSequence",
         "CompletionOutput",
         "EngineArgs",
         "LLMEngine",

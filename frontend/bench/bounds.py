@@ -20,8 +20,11 @@ class ModelCost:
     kv_bytes: int  # of a token in the cache
 
 
-def model_cost(config: Mapping[str, Any]) -> ModelCost:
-    """The cost of a Llama-like model in 16 bits."""
+def model_cost(config: Mapping[str, Any], *, layer_bytes: int = 2) -> ModelCost:
+    """The cost of a Llama-like model in 16 bits, but for its layers' numbers of `layer_bytes` bytes.
+
+    Products count at the rate of 16 bits.
+    """
     hidden, heads = config["hidden_size"], config["num_attention_heads"]
     kv_heads = config.get("num_key_value_heads") or heads
     head_dim = config.get("head_dim") or hidden // heads
@@ -30,18 +33,21 @@ def model_cost(config: Mapping[str, Any]) -> ModelCost:
     head = config["vocab_size"] * hidden
     return ModelCost(
         weights=layers + head,
-        weight_bytes=(layers + head) * 2,
+        weight_bytes=layers * layer_bytes + head * 2,
         kv_bytes=4 * config["num_hidden_layers"] * kv_heads * head_dim,
     )
 
 
-def least_seconds(work: Work, cost: ModelCost) -> float:
+def least_seconds(work: Work, cost: ModelCost, *, concurrency: int = 0) -> float:
     """Prompts at the product's rate, then steps that read all weights and each row's keys and values.
 
-    Attention's own products are left out, and steps are as few as the longest output allows.
+    Attention's own products are left out, and steps are as few as the longest output allows, or as rows so
+    many at a time do.
     """
     reading = 2 * cost.weights * work.num_prompt_tokens / _FLOPS
     steps = max(output for _, output in work.lengths) - 1
+    if concurrency:
+        steps = max(steps, (work.num_output_tokens - len(work.lengths)) // concurrency)
     context = sum((prompt + output / 2) * (output - 1) for prompt, output in work.lengths)
     bytes_read = steps * cost.weight_bytes + context * cost.kv_bytes
     products = 2 * cost.weights * (work.num_output_tokens - len(work.lengths)) / _FLOPS

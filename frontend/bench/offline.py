@@ -1,6 +1,6 @@
-"""Offline benchmark: `LLM.generate` on named work, with weights that are random and prompts of token ids.
+"""`octavo bench offline`: `LLM.generate` on named work, with random weights and prompts of token ids.
 
-python -m octavo.frontend.bench.offline --model llama-3.1-8b --work single,batch256 --out FOLDER
+A line for each piece of work, beside the least time that reading and multiplying take.
 """
 
 import argparse
@@ -15,7 +15,8 @@ from pathlib import Path
 
 from ...protocol.sampling import SamplingParams
 from ..engine.llm import LLM
-from .bounds import least_seconds, model_cost
+from .bounds import ModelCost, least_seconds, model_cost
+from .device import measure_ceilings
 from .models import SHAPES, make_model_folder
 from .work import NAMES, Work, make_prompts, make_work
 
@@ -46,6 +47,8 @@ def main() -> int:
     """Measure, print, and write OUT/offline.json; returns 1 when something failed."""
     options = _options()
     options.out.mkdir(parents=True, exist_ok=True)
+    ceilings = measure_ceilings()
+    _say(str(ceilings or "no CUDA device: no ceilings"))
     rows: list[Row] = []
     failed = False
     for name in options.model.split(","):
@@ -58,6 +61,7 @@ def main() -> int:
     report = {
         "command": sys.argv,
         "machine": platform.node(),
+        "ceilings": ceilings and asdict(ceilings),
         "rows": [asdict(row) for row in rows],
     }
     (options.out / "offline.json").write_text(json.dumps(report, indent=1))
@@ -65,11 +69,12 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="octavo.frontend.bench.offline")
+    parser = argparse.ArgumentParser(prog="octavo bench offline", description=__doc__)
     parser.add_argument("--model", default="llama-3.1-8b", help=f"some of {', '.join(SHAPES)}, or a folder")
     parser.add_argument("--work", default=",".join(NAMES), help=f"some of {', '.join(NAMES)}")
-    parser.add_argument("--out", type=Path, required=True, help="folder for the results")
+    parser.add_argument("--out", type=Path, default=Path("bench-offline"), help="folder for the results")
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--quantization", default="", help="fp8, or nothing")
     parser.add_argument("--max-num-seqs", type=int, default=256)
     parser.add_argument("--max-num-batched-tokens", type=int, default=8192)
     parser.add_argument("--max-model-len", type=int, default=8192)
@@ -81,11 +86,14 @@ def _options() -> argparse.Namespace:
 def _measure_model(name: str, scratch: Path, options: argparse.Namespace, rows: list[Row]) -> None:
     folder = make_model_folder(scratch, name) if name in SHAPES else Path(name)
     config = json.loads((folder / "config.json").read_text())
+    cost = model_cost(config, layer_bytes=1 if options.quantization else 2)
+    label = " ".join(filter(None, (folder.name, options.quantization)))
     began = time.perf_counter()
     llm = LLM(
         str(folder),
         load_format="dummy",
         device=options.device,
+        quantization=options.quantization,
         max_num_seqs=options.max_num_seqs,
         max_num_batched_tokens=options.max_num_batched_tokens,
         max_model_len=options.max_model_len,
@@ -96,13 +104,13 @@ def _measure_model(name: str, scratch: Path, options: argparse.Namespace, rows: 
     with llm:
         _say(f"{name}: started in {time.perf_counter() - began:.1f} s")
         for work_name in options.work.split(","):
-            row = _measure(llm, make_work(work_name), folder.name, config)
+            row = _measure(llm, make_work(work_name), label, config["vocab_size"], cost)
             rows.append(row)
             _say(str(row))
 
 
-def _measure(llm: LLM, work: Work, model: str, config: dict[str, int]) -> Row:
-    prompts = make_prompts(work, config["vocab_size"])
+def _measure(llm: LLM, work: Work, model: str, vocab_size: int, cost: ModelCost) -> Row:
+    prompts = make_prompts(work, vocab_size)
     _generate(llm, prompts, [min(output, 16) for _, output in work.lengths])  # graphs of its sizes are there
     began = time.perf_counter()
     _generate(llm, prompts, [output for _, output in work.lengths])
@@ -115,7 +123,7 @@ def _measure(llm: LLM, work: Work, model: str, config: dict[str, int]) -> Row:
         output_tokens_per_second=work.num_output_tokens / seconds,
         prompt_tokens_per_second=work.num_prompt_tokens / seconds,
         ms_per_token=seconds * 1e3 / max(output for _, output in work.lengths),
-        bound_seconds=least_seconds(work, model_cost(config)),
+        bound_seconds=least_seconds(work, cost),
     )
 
 

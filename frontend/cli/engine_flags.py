@@ -11,6 +11,7 @@ _GROUPS: dict[str, dict[str, str]] = {
         "tokenizer": "folder of the tokenizer, when it is not the model's",
         "dtype": "auto (as the checkpoint), float32, bfloat16 or float16",
         "load_format": "auto, safetensors, or dummy for random weights",
+        "quantization": "fp8 to keep the layers' weights in 8 bits, on CUDA",
         "max_model_len": "tokens of prompt and output together",
         "seed": "of dummy weights",
     },
@@ -55,6 +56,7 @@ _MEASURED = {
     "kv_cache_memory_bytes": "512 MiB",
     "tokenizer": "the model's",
     "journal": "none",
+    "quantization": "none",
     "fair_weights": "1 each",
     "sim": "none",
 }

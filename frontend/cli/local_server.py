@@ -46,16 +46,27 @@ class LocalServer:
         assert self._process.stdout is not None
         said = re.search(r"; run directory (.+)$", self._process.stdout.readline().decode())
         if said is None:
-            self.close()
-            raise _as_error(self._process.returncode, self._last_line() or "the server ended")
+            self._end()
+            error = _as_error(self._process.returncode, self._last_line() or "the server ended")
+            self._log.close()
+            raise error
         return msgspec.json.decode((Path(said[1]) / FILE_NAME).read_bytes(), type=ServerInfo)
 
+    def log(self) -> str:
+        """What it and its processes have written so far."""
+        # Not sought: the server writes where this descriptor, which it has inherited, stands.
+        size = os.fstat(self._log.fileno()).st_size
+        return os.pread(self._log.fileno(), size, 0).decode(errors="replace")
+
     def _last_line(self) -> str:
-        self._log.seek(0)
-        return self._log.read().decode(errors="replace").strip().rpartition("\n")[2]
+        return self.log().strip().rpartition("\n")[2]
 
     def close(self) -> None:
         """End it and wait until it is gone."""
+        self._end()
+        self._log.close()
+
+    def _end(self) -> None:
         self._process.send_signal(signal.SIGINT)
         self._process.wait()
         if self._process.stdout is not None:

@@ -14,6 +14,7 @@ _COMMANDS = {
     "serve": "serve a model over HTTP",
     "chat": "chat in the terminal",
     "demo-model": "fetch the demo model and print its folder",
+    "bench": "measure it: serve, offline, startup, soak, steps, kernels, scheduler, policy",
     "replay": "run a scheduler's journal again and compare",
 }
 _INTERRUPTED = 130

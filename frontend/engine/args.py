@@ -9,6 +9,7 @@ from ...protocol.errors import UsageError
 DEVICES = ("auto", "cpu", "cuda", "sim")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 LOAD_FORMATS = ("auto", "safetensors", "dummy")
+QUANTIZATIONS = ("", "fp8")
 ORDERS = ("fcfs", "priority", "deadline", "fair")
 
 # field: (lowest, highest), whole numbers where these are ints; None is allowed where it is the default.
@@ -35,6 +36,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "device": DEVICES,
     "dtype": DTYPES,
     "load_format": LOAD_FORMATS,
+    "quantization": QUANTIZATIONS,
     "scheduling_policy": ORDERS,
     "log_level": ("DEBUG", "INFO", "WARNING", "ERROR"),
 }
@@ -43,7 +45,6 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 # Arguments of vLLM's that change nothing here, which nobody may learn from a measurement.
 _REFUSED = {
     "trust_remote_code": "Octavo runs no code of a model",
-    "quantization": "weights are computed in the dtype they are loaded in",
     "batch_invariant": "on CUDA, sums are split by what shares the step",
 }
 
@@ -65,7 +66,7 @@ class EngineArgs:
     dtype: str = "auto"  # "auto" follows the checkpoint
     seed: int = 0  # of dummy weights, and of the Python API's requests that have none
     load_format: str = "auto"
-    quantization: str = ""
+    quantization: str = ""  # "fp8": the layers' weights in 8 bits, on CUDA
     max_model_len: int | None = None
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 2048

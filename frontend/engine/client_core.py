@@ -33,7 +33,7 @@ from ...protocol.replies import (
 )
 from ...protocol.requests import Abort, Alive, ClientHello, ClientMessage, Finish, Query, Submit
 from ...protocol.sampling import SamplingParams
-from ...protocol.validation import check_params, check_prompt
+from ...protocol.validation import check_params, check_priority, check_prompt
 from ..text import Tokenizer
 from .bad_words import bad_word_columns
 from .logprobs import TokenLogprobs, split_logprobs
@@ -120,6 +120,7 @@ class ClientCore:
         Both times are of `time.monotonic`. Time limits count from the arrival.
         """
         params = self.check(prompt_ids, params)
+        check_priority(priority)
         ids = prompt_ids if isinstance(prompt_ids, list) else list(prompt_ids)
         arrival = now if arrival is None else arrival
         submit = Submit(

@@ -10,6 +10,7 @@ from ...protocol.ids import new_request_name
 from ...protocol.sampling import RequestOutputKind, SamplingParams
 from ..text import ChatTemplates, Tokenizer
 from .args import engine_args
+from .beam_search import BeamSearch, BeamSearchOutput, BeamSearchParams, search
 from .default_params import default_sampling_params
 from .llm_engine import LLMEngine, NewRequest
 from .output_stream import OutputStream
@@ -112,6 +113,27 @@ class LLM:
         outputs = self._run(encoded, sampling_params, use_tqdm=use_tqdm, priority=None, stream=False)
         return list(outputs)
 
+    def beam_search(
+        self, prompts: Prompt | Sequence[Prompt], params: BeamSearchParams
+    ) -> list[BeamSearchOutput]:
+        """The `beam_width` best sequences of each prompt, best first, by their log-probabilities.
+
+        The prefix cache makes a step read only what is new in a beam. Raises as `generate`.
+        """
+        batch: list[Prompt] = list(prompts) if is_batch(prompts) else [prompts]  # type: ignore[arg-type, list-item]
+        tokenizer = self.get_tokenizer()
+        encoded = encode_prompts(tokenizer, batch)
+        eos = self.llm_engine.model.eos_token_ids
+        searches = [BeamSearch(prompt.token_ids, params, eos) for prompt in encoded]
+        search(searches, params, self._step)
+        outputs = []
+        for one in searches:
+            sequences = one.result()
+            for sequence in sequences:
+                sequence.text = tokenizer.decode(one.answer_of(sequence)) if tokenizer is not None else None
+            outputs.append(BeamSearchOutput(sequences))
+        return outputs
+
     def get_tokenizer(self) -> Tokenizer | None:
         """The model's tokenizer, None for a model without one."""
         return self.llm_engine.tokenizer
@@ -157,6 +179,10 @@ class LLM:
         ids = [request.request_id for request in requests]
         outputs = OutputStream(self.llm_engine, ids)
         return outputs if stream else _collect(outputs, ids, use_tqdm=use_tqdm)
+
+    def _step(self, prompts: list[list[int]], params: SamplingParams) -> list[RequestOutput]:
+        encoded = [EncodedPrompt(None, tokens) for tokens in prompts]
+        return list(self._run(encoded, params, use_tqdm=False, priority=None, stream=False))
 
     def _params(self, given: Params, count: int) -> Sequence[SamplingParams]:
         if given is None:

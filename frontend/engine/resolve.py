@@ -7,6 +7,7 @@ from typing import Any
 
 from ...protocol.errors import ModelError
 from ..demo import DEMO_MODEL_NAME, ensure_demo_model
+from ..gguf import gguf_folder
 from .args import EngineArgs
 
 _DEMO = "demo"
@@ -61,6 +62,8 @@ def _folder(model: str) -> Path:
     path = Path(model).expanduser()
     if path.is_dir():
         return path.resolve()
+    if path.suffix == ".gguf" and path.is_file():
+        return gguf_folder(path.resolve())
     if path.exists() or model.startswith((".", "/", "~")) or model.count("/") != 1:
         raise ModelError(f"no model folder at {model!r}")
     return _from_hub(model)

@@ -1,9 +1,11 @@
 """Grammars are compiled here before they are sent, so that one that cannot be is refused at the door."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,7 +13,12 @@ from ...protocol.errors import InvalidRequestError
 from ...protocol.sampling import SamplingParams
 from ...protocol.structured import MAX_GRAMMAR_LENGTH, StructuredOutputsParams
 
+if TYPE_CHECKING:
+    from llguidance import LLMatcher
+
 _COMPILE_SECONDS = 2.0
+_WALK_BYTES = 32
+_WALK_SECONDS = 0.3
 _FIELD = "structured_outputs"
 
 
@@ -76,9 +83,19 @@ def _compile(grammar: str, lexer_fuel: int) -> str:
         return ""  # it names special tokens, which only the model's tokenizer has
     # The limits of compiling are met at the first mask. Bytes as tokens will do for that, and cost nothing.
     matcher = LLMatcher(LLTokenizer("byte"), grammar, log_level=0, limits=limits)
-    if not matcher.is_error():
-        matcher.compute_bitmask()
+    _walk(matcher)
     return _first_line(matcher.get_error())
+
+
+def _walk(matcher: "LLMatcher") -> None:
+    """Draw a few bytes: a token is several, and its mask meets limits that are not met at the first byte."""
+    end = time.monotonic() + _WALK_SECONDS
+    for _ in range(_WALK_BYTES):
+        if matcher.is_stopped() or time.monotonic() > end:  # an error stops it, too
+            return
+        allowed = int.from_bytes(matcher.compute_bitmask(), "little")
+        if not allowed or not matcher.consume_token((allowed & -allowed).bit_length() - 1):
+            return
 
 
 def _first_line(message: str) -> str:

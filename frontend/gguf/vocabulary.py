@@ -5,6 +5,7 @@ from typing import Any
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from .file import GgufFile, UnsupportedGgufError
+from .sentencepiece import build_sentencepiece
 
 _CONTROL = 3
 _USER_DEFINED = 4
@@ -28,15 +29,21 @@ def build_tokenizer(file: GgufFile) -> Tokenizer:
     Raises `UnsupportedGgufError` for a kind of tokenizer, or a way to split text, that is not known here.
     """
     kind = file.require("tokenizer.ggml.model", str)
-    if kind != "gpt2":
+    if kind not in _BUILDERS:
         raise UnsupportedGgufError(f"{file.path.name}: the tokenizer kind {kind!r} is not supported")
+    tokenizer = _BUILDERS[kind](file)
+    tokens = file.require("tokenizer.ggml.tokens", list)
+    _mark_added_tokens(tokenizer, tokens, file.metadata.get("tokenizer.ggml.token_type", []))
+    return tokenizer
+
+
+def _build_byte_level(file: GgufFile) -> Tokenizer:
     tokens = file.require("tokenizer.ggml.tokens", list)
     merges = [tuple(merge.split(" ")) for merge in file.require("tokenizer.ggml.merges", list)]
     vocabulary = {token: index for index, token in enumerate(tokens)}
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
     tokenizer.pre_tokenizer = _pre_tokenizer(file)
     tokenizer.decoder = decoders.ByteLevel()
-    _mark_added_tokens(tokenizer, tokens, file.metadata.get("tokenizer.ggml.token_type", []))
     return tokenizer
 
 
@@ -69,6 +76,9 @@ def _pre_tokenizer(file: GgufFile) -> Any:
             plain = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
             return pre_tokenizers.Sequence([split, plain])
     raise UnsupportedGgufError(f"{file.path.name}: the pre-tokenizer {name!r} is not supported")
+
+
+_BUILDERS = {"gpt2": _build_byte_level, "llama": build_sentencepiece}
 
 
 def _mark_added_tokens(tokenizer: Tokenizer, tokens: list[str], kinds: list[int]) -> None:

@@ -27,6 +27,14 @@ _LAYER_NAMES = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
+# What Gemma 3 calls otherwise, or has beside these.
+_GEMMA3_NAMES = {
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
+    "post_attention_norm": "post_attention_layernorm",
+    "ffn_norm": "pre_feedforward_layernorm",
+    "post_ffw_norm": "post_feedforward_layernorm",
+}
 _LAYER_TENSOR = re.compile(r"blk\.(\d+)\.(\w+)\.weight")
 
 
@@ -38,7 +46,8 @@ def write_weights(
     `config` is the model's config.json (head counts). `on_tensor` is called with each tensor's size in bytes
     once it is converted. Raises `UnsupportedGgufError` for a tensor that is not known.
     """
-    tensors = [(_hugging_face_name(tensor.name), tensor) for tensor in file.tensors()]
+    names = _LAYER_NAMES | (_GEMMA3_NAMES if file.architecture == "gemma3" else {})
+    tensors = [(_hugging_face_name(tensor.name, names), tensor) for tensor in file.tensors()]
     infos = [TensorInfo(name, "BF16", tensor.shape) for name, tensor in tensors]
 
     def contents() -> Iterator[bytes]:
@@ -69,18 +78,20 @@ def unpermute_rope(weight: NDArray[np.float32], num_heads: int) -> NDArray[np.fl
     return np.ascontiguousarray(pairs.swapaxes(1, 2).reshape(weight.shape))
 
 
-def _hugging_face_name(name: str) -> str:
+def _hugging_face_name(name: str, layer_names: dict[str, str]) -> str:
     if name in _GLOBAL_NAMES:
         return _GLOBAL_NAMES[name]
     match = _LAYER_TENSOR.fullmatch(name)
-    if match is None or match[2] not in _LAYER_NAMES:
-        raise UnsupportedGgufError(f"the tensor {name!r} has no place in a llama model")
-    return f"model.layers.{match[1]}.{_LAYER_NAMES[match[2]]}.weight"
+    if match is None or match[2] not in layer_names:
+        raise UnsupportedGgufError(f"the tensor {name!r} has no place in a model of this architecture")
+    return f"model.layers.{match[1]}.{layer_names[match[2]]}.weight"
 
 
 def _restored(name: str, tensor: GgufTensor, config: dict[str, Any]) -> NDArray[np.float32]:
-    """The tensor's values with rows in Hugging Face's order."""
+    """The tensor's values as Hugging Face has them: rows in another order, or norms one less."""
     values = tensor.to_float32()
+    if config["model_type"] == "gemma3_text":
+        return values - 1.0 if name.endswith("norm.weight") else values
     if name.endswith("q_proj.weight"):
         return unpermute_rope(values, config["num_attention_heads"])
     if name.endswith("k_proj.weight"):

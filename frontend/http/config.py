@@ -21,6 +21,8 @@ class FrontendConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     protect_metrics: bool = False  # ask for a key at /metrics too
     request_timeout: float = 0.0  # seconds a request may take; 0: no bound
     shutdown_timeout: float = 30.0  # seconds that running requests get after SIGTERM
+    head_timeout: float = 10.0  # seconds for a request's head to arrive, from when the connection is there
+    body_timeout: float = 60.0  # seconds for the body behind it
     max_body_bytes: int = 32 << 20  # what decodes within half a second, in whatever shape it comes
     ignore_unknown_fields: bool = False
     trust_request_chat_template: bool = False  # accept a chat template that a request brings

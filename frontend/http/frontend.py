@@ -49,7 +49,9 @@ class Frontend:
     def __init__(self, config: FrontendConfig, metrics_dir: Path | None) -> None:
         """`metrics_dir` holds the metrics files of all processes; without one this process shows its own."""
         self.service = Service(config, metrics_dir=metrics_dir)
-        self._server = Server(build_app(self.service))
+        self._server = Server(
+            build_app(self.service), head_seconds=config.head_timeout, body_seconds=config.body_timeout
+        )
 
     async def run(self, stop: asyncio.Event, end_now: asyncio.Event | None = None) -> None:
         """Serve until `stop` is set, then let running requests end; no longer once `end_now` is set.

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import resource
 import signal
 from pathlib import Path
 
@@ -23,6 +24,9 @@ def _serve(config: FrontendConfig) -> None:
 
     from .frontend import run_frontend
 
+    # A stream is an open file; the limit that most systems start with is for programs with few.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GC_THRESHOLD)

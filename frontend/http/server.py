@@ -5,6 +5,7 @@ import logging
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -21,10 +22,12 @@ _CLOSE_WITHIN = 1  # seconds for answers that are complete to leave
 class Server(uvicorn.Server):
     """Serves until `should_exit` is set."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, *, head_seconds: float, body_seconds: float) -> None:
+        """The bounds are those of `Protocol`."""
+        protocol = partial(Protocol, head_seconds=head_seconds, body_seconds=body_seconds)
         config = uvicorn.Config(
             app,
-            http=Protocol,
+            http=protocol,  # type: ignore[arg-type]
             ws="none",
             lifespan="off",
             access_log=False,

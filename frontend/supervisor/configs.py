@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from ...protocol.config import SchedulerConfig, WorkerConfig, save_config
+from ...protocol.errors import UsageError
 from ...protocol.lifeline import Lifeline
 from ..engine.args import EngineArgs
 from ..engine.resolve import ResolvedModel
@@ -78,19 +79,26 @@ def _scheduler_config(
 def _worker_config(
     args: EngineArgs, model: ResolvedModel, run_dir: RunDir, lifeline: Lifeline
 ) -> WorkerConfig:
+    device = _device(args.device)
+    if args.quantization and device != "cuda":
+        raise UsageError(
+            f"quantization {args.quantization!r} runs on CUDA only, the device is {device!r}",
+            param="quantization",
+        )
     return WorkerConfig(
         run_dir=str(run_dir.path),
         scheduler_endpoint=run_dir.endpoint(WORKERS),
         lifeline_fd=lifeline.read_fd,
         parent_pid=os.getpid(),
         group_size=args.tensor_parallel_size,
-        device=_device(args.device),
+        device=device,
         model_path=str(model.path),
         vocab_size=model.vocab_size,
         tokenizer_path=str(tokenizer_file(model.tokenizer_path) or ""),
         eos_token_ids=model.eos_token_ids,
         load_format=args.load_format,
         dtype=args.dtype,
+        quantization=args.quantization,
         max_model_len=model.max_model_len,
         max_num_seqs=args.max_num_seqs,
         max_num_batched_tokens=args.max_num_batched_tokens,

@@ -15,6 +15,7 @@ from .watch import EngineWatch
 _log = logging.getLogger(__name__)
 
 _BEAT_SECONDS = 1.0
+_STARTING_BEAT_SECONDS = 0.01  # a process may end right behind the first answer
 _ANSWER_SECONDS = 2.0  # for a scheduler that lives to say how far it has come
 _SILENT_SECONDS = 20.0  # a scheduler that answers nothing for so long hangs
 _OWN_FAULTS = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
@@ -76,7 +77,7 @@ class Crew:
         now = time.monotonic()
         if now >= self._beat_due:
             self._look()
-            self._beat_due = now + _BEAT_SECONDS
+            self._beat_due = now + (_BEAT_SECONDS if self._watch.was_ready else _STARTING_BEAT_SECONDS)
         due = [spec for at, spec in self._due.values() if at <= now]
         for spec in due:
             del self._due[spec.role]

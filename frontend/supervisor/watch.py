@@ -14,6 +14,8 @@ from ...protocol.lifecycle import ProcessEnded, Progress, Watch
 _log = logging.getLogger(__name__)
 _WORKER = re.compile(r"worker-(\d+)-(\d+)")
 
+_RECONNECT_MS = 10  # it is there before the scheduler, and a test of life must not come late
+
 
 class EngineWatch:
     """Knows how far the engine has come, over all lives of the scheduler. Not thread-safe.
@@ -29,6 +31,7 @@ class EngineWatch:
         self._decoder = to_supervisor_decoder()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = new_dealer(self._context, SUPERVISOR, endpoint)
+        self._socket.setsockopt(zmq.RECONNECT_IVL, _RECONNECT_MS)
         self._socket.connect(endpoint)
         self._seen: tuple[int, int] = (-1, 0)  # incarnation of the scheduler, and its count
         self._stuck: frozenset[int] = frozenset()

@@ -22,6 +22,26 @@ def _norm(num_tokens: int) -> Callable[[], object]:
     return lambda: kernels.add_rms_norm(x, residual, weight, 1e-5, out=out)
 
 
+def _quantize(num_tokens: int, width: int) -> Callable[[], object]:
+    x = _data(num_tokens, width)
+    out = kernels.quantize_tokens(x)
+    return lambda: kernels.quantize_tokens(x, out=out)
+
+
+def _quantized_norm(num_tokens: int) -> Callable[[], object]:
+    x, residual, weight = _data(num_tokens, _HIDDEN), _data(num_tokens, _HIDDEN), _data(_HIDDEN)
+    out = kernels.quantize_tokens(x)
+    scale = torch.ones(num_tokens, device="cuda")
+    return lambda: kernels.quantize_rms_norm(x, weight, 1e-5, residual=residual, x_scale=scale, out=out)
+
+
+def _quantized_activation(num_tokens: int) -> Callable[[], object]:
+    x = _data(num_tokens, 2 * _INTERMEDIATE)
+    out = kernels.quantize_silu_mul(x)
+    scale = torch.ones(num_tokens, device="cuda")
+    return lambda: kernels.quantize_silu_mul(x, x_scale=scale, out=out)
+
+
 def _activation(num_tokens: int) -> Callable[[], object]:
     x, out = _data(num_tokens, 2 * _INTERMEDIATE), _data(num_tokens, _INTERMEDIATE)
     return lambda: kernels.silu_mul(x, out=out)
@@ -68,6 +88,10 @@ def layer_cases() -> Iterator[Case]:
     for n in (1, 256, 8192):
         yield Case(f"add_rms_norm {n} x {_HIDDEN}", lambda n=n: _norm(n), 2 * 4 * n * _HIDDEN)
         yield Case(f"silu_mul {n} x {_INTERMEDIATE}", lambda n=n: _activation(n), 2 * 3 * n * _INTERMEDIATE)
+        yield Case(f"quantize_tokens {n} x {_HIDDEN}", lambda n=n: _quantize(n, _HIDDEN), 3 * n * _HIDDEN)
+        yield Case(f"quantize_rms_norm {n} x {_HIDDEN}", lambda n=n: _quantized_norm(n), 7 * n * _HIDDEN)
+        moved = 5 * n * _INTERMEDIATE
+        yield Case(f"quantize_silu_mul {n} x {_INTERMEDIATE}", lambda n=n: _quantized_activation(n), moved)
         moved = 2 * 2 * n * (token + _KV_HEADS * _HEAD_DIM) + 4 * n * _HEAD_DIM
         yield Case(f"rope_and_write_kv with q/k norm, {n} tokens", lambda n=n: _rope(n), moved)
     for n in (1, 256):

@@ -1,6 +1,7 @@
 """The one-token linear layer against the library's, and 8-bit products."""
 
 from collections.abc import Callable, Iterator
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -22,6 +23,8 @@ _SHAPES = {
     "0.6B down": (1024, 3072, {"residual": True}),
     "0.6B lm_head": (151936, 1024, {"norm": True}),
 }
+_TILED = ("8B qkv", "8B o", "8B gate_up", "8B down")
+_HELD = (8 << 10, 64 << 10)  # bytes of weights in a program that are worth a try
 
 
 def _data(*shape: int) -> Tensor:
@@ -45,54 +48,50 @@ def _gemv(
     )  # fmt: skip
 
 
+def _gemv_case(name: str, *, config: GemvConfig | None = None, pdl: bool = True, fp8: bool = False) -> Case:
+    rows, width, form = _SHAPES[name]
+    used = config or gemv_config(rows, width, 1 if fp8 else 2)
+    label = f"gemv {name} {'fp8 ' * fp8}{'pdl ' * pdl}{tuple(used)}"
+    num_bytes = rows * width * (1 if fp8 else 2)
+    return Case(label, lambda: _gemv(rows, width, form, config=used, pdl=pdl, fp8=fp8), num_bytes)
+
+
 def _library(num_tokens: int, rows: int, width: int) -> Callable[[], object]:
     x, weight, out = _data(num_tokens, width), _data(rows, width), _data(num_tokens, rows)
     return lambda: torch.mm(x, weight.t(), out=out)
 
 
-def _fp8(num_tokens: int, rows: int, width: int) -> Callable[[], object]:
-    x, scale = kernels.quantize_tokens(_data(num_tokens, width))
-    weight, weight_scale = quantize_weight(_data(rows, width))
+def _fp8(num_tokens: int, rows: int, width: int, *, fast: bool) -> Callable[[], object]:
+    x, _ = kernels.quantize_tokens(_data(num_tokens, width))
+    weight, scale = quantize_weight(_data(rows, width))
     out, one = _data(num_tokens, rows), torch.ones(1, device="cuda")
-    return lambda: kernels.fp8_linear(x, scale, weight, weight_scale, out=out, one=one)
-
-
-def _quantize(num_tokens: int, width: int) -> Callable[[], object]:
-    x = _data(num_tokens, width)
-    out = kernels.quantize_tokens(x)
-    return lambda: kernels.quantize_tokens(x, out=out)
-
-
-def _others(best: GemvConfig) -> list[GemvConfig]:
-    """Launch figures near the chosen ones."""
-    changes = [(0.5, 1, 1), (2, 1, 1), (1, 1, 0.5), (1, 0.5, 1), (2, 0.5, 1)]
-    found = {
-        GemvConfig(max(int(best.rows * r), 1), max(int(best.tile * t), 128), max(int(best.warps * w), 1))
-        for r, t, w in changes
-    }
-    return sorted(found - {best})
+    return lambda: kernels.fp8_product(x, weight, scale, out=out, one=one, fast_accumulation=fast)
 
 
 def linear_cases() -> Iterator[Case]:
     """Weights of Llama-3.1-8B and Qwen3-0.6B."""
-    for name, (rows, width, form) in _SHAPES.items():
-        size = 2 * rows * width
-
-        def case(text: str, num_bytes: int, *, config=None, pdl=False, fp8=False, shape=(rows, width, form)):  # type: ignore[no-untyped-def]
-            return Case(text, lambda: _gemv(*shape, config=config, pdl=pdl, fp8=fp8), num_bytes)
-
-        best = gemv_config(rows // (2 if form.get("swiglu") else 1), width)
-        yield case(f"gemv {name} {tuple(best)}", size)
-        yield case(f"gemv {name} pdl", size, pdl=True)
-        yield case(f"gemv {name} fp8 pdl", size // 2, pdl=True, fp8=True)
-        for config in _others(best):
-            yield case(f"gemv {name} pdl {tuple(config)}", size, config=config, pdl=True)
-    for name in ("8B qkv", "8B gate_up", "8B down"):
+    for name in _SHAPES:
+        yield _gemv_case(name, pdl=False)
+        yield _gemv_case(name)
+        yield _gemv_case(name, fp8=True)
+    for name, n in product(_TILED, (8, 64, 256, 2048)):
         rows, width, _ = _SHAPES[name]
-        for n in (16, 256, 2048):
-            shape = (n, rows, width)
-            flops, size = 2 * n * rows * width, rows * width + n * (rows + width)
-            yield Case(f"torch.mm {name} {n}", lambda s=shape: _library(*s), 2 * size, flops)
-            yield Case(f"fp8_linear {name} {n}", lambda s=shape: _fp8(*s), size, flops // 2)
-    for n in (1, 256, 8192):
-        yield Case(f"quantize_tokens {n} x 4096", lambda n=n: _quantize(n, 4096), 3 * n * 4096)
+        shape = (n, rows, width)
+        flops, size = 2 * n * rows * width, rows * width + n * (width + 2 * rows)
+        moved = 2 * (rows * width + n * (rows + width))
+        yield Case(f"torch.mm {name} {n}", lambda s=shape: _library(*s), moved, flops)
+        for fast in (True, False):
+            label = f"fp8_product {name} {n}{', exact sums' * (not fast)}"
+            # The rate of 8-bit products is twice that of 16 bits.
+            yield Case(label, lambda s=shape, f=fast: _fp8(*s, fast=f), size, flops // 2)
+
+
+def tile_cases() -> Iterator[Case]:
+    """Launch figures of the one-token layer, for the weights of Llama-3.1-8B."""
+    for name, fp8 in product(_TILED, (True, False)):
+        _, width, form = _SHAPES[name]
+        for rows, tile, warps in product((1, 2, 4, 8), (2048, 4096), (4, 8)):
+            held = rows * tile * (1 if fp8 else 2) * (2 if form.get("swiglu") else 1)
+            per_thread = held // (32 * warps)
+            if width % tile == 0 and _HELD[0] <= held <= _HELD[1] and 32 <= per_thread <= 256:
+                yield _gemv_case(name, config=GemvConfig(rows, tile, warps), fp8=fp8)

@@ -5,14 +5,16 @@ Each equals `octavo.kernels.reference` up to rounding; what is not here runs in 
 
 from .activation import gelu_tanh_mul, silu_mul
 from .attention import AttentionPlan, attend, plan_attention
-from .linear import PackedLinear, embed, linear, pack_linear
+from .linear import PackedGated, PackedLinear, embed, gated_linear, linear, pack_gated, pack_linear
 from .moe import Routes, mix_experts, route
+from .native import native_ops
 from .norm import add_rms_norm, rms_norm
 from .rope import RopeRows, apply_rope, gather_rope
 from .sampling import apply_bitmask, draw_greedy, draw_inverse_cdf, sample
 
 __all__ = [
     "AttentionPlan",
+    "PackedGated",
     "PackedLinear",
     "RopeRows",
     "Routes",
@@ -23,10 +25,13 @@ __all__ = [
     "draw_greedy",
     "draw_inverse_cdf",
     "embed",
+    "gated_linear",
     "gather_rope",
     "gelu_tanh_mul",
     "linear",
     "mix_experts",
+    "native_ops",
+    "pack_gated",
     "pack_linear",
     "plan_attention",
     "rms_norm",

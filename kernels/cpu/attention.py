@@ -1,8 +1,8 @@
 """Attention over the paged cache with indexes and masks made once a step.
 
 A layer's keys and values lie in one tensor [num_slots, 2, num_kv_heads, head_dim], so that one operator
-writes both and one gathers both. Decode rows of similar length are attended in one batch; prompt chunks go
-one by one.
+writes both and one gathers both. Decode rows are attended from their blocks by the native operator; without
+it, gathered, rows of similar length in one batch. Prompt chunks go one by one.
 """
 
 from typing import NamedTuple
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from .native import CHUNK, PagedDecodes, native_ops
 from .softcap import capped_attention
 
 # A batch of its own costs about as much as gathering so many slots more.
@@ -46,6 +47,8 @@ class PromptChunk(NamedTuple):
 class AttentionPlan(NamedTuple):
     """A step's attention, the same for all layers of a KV group."""
 
+    paged: PagedDecodes | None
+    """All rows of one query, for the native operator; without it they are in `decodes`."""
     decodes: list[DecodeBatch]
     prompts: list[PromptChunk]
     slots: Tensor
@@ -76,21 +79,25 @@ def plan_attention(
     """
     singles = [row for row, count in enumerate(num_tokens) if count == 1]
     only_decodes = len(singles) == len(num_tokens)
-    decodes = []
-    for batch in _batches(singles, seq_lens):
-        index = torch.tensor(batch)
-        lengths = torch.tensor([seq_lens[row] for row in batch])
+    paged, decodes = None, []
+    is_native = dtype == torch.bfloat16 and native_ops() is not None
+    for batch in [singles] if is_native and singles else _batches(singles, seq_lens):
+        tables = block_tables if only_decodes and batch == singles else block_tables[torch.tensor(batch)]
+        lengths = [seq_lens[row] for row in batch]
         queries = (
             None if only_decodes and len(batch) == len(singles) else torch.tensor([first[r] for r in batch])
         )
-        decodes.append(_plan_decodes(block_tables[index], lengths, queries, block_size, dtype, window))
+        if is_native:
+            paged = _plan_paged(tables, lengths, queries, block_size, window)
+        else:
+            decodes.append(_plan_decodes(tables, torch.tensor(lengths), queries, block_size, dtype, window))
     prompts: list[PromptChunk] = []
     for row, count in enumerate(num_tokens):
         if count > 1:
             positions = torch.arange(seq_lens[row])
             context = _slots_of(block_tables[row : row + 1], positions.unsqueeze(0), block_size)[0]
             prompts += _plan_prompt(first[row], count, context, window)
-    return AttentionPlan(decodes, prompts, slots)
+    return AttentionPlan(paged, decodes, prompts, slots)
 
 
 def attend(
@@ -104,10 +111,16 @@ def attend(
         cache: [num_slots, 2, num_kv_heads, head_dim] of the layer, written in place.
         softcap: scores are `softcap * tanh(scores / softcap)` unless it is 0.
     """
-    cache.index_copy_(0, plan.slots, kv)
+    kernel = native_ops() if cache.dtype == torch.bfloat16 else None
+    if kernel is not None:
+        kernel.store(cache, plan.slots, kv)
+    else:
+        cache.index_copy_(0, plan.slots, kv)
     if len(plan.decodes) == 1 and plan.decodes[0].queries is None:
         return _attend_decodes(q, cache, plan.decodes[0], scale, softcap)
     out = q.new_empty(q.shape[0], q.shape[1] * q.shape[2])
+    if plan.paged is not None and kernel is not None:
+        kernel.attend(out, q, cache, plan.paged, scale, softcap)
     for batch in plan.decodes:
         assert batch.queries is not None
         part = q.index_select(0, batch.queries)
@@ -191,6 +204,20 @@ def _plan_decodes(
         hidden = (index >= visible.unsqueeze(1))[:, None, None, :]
         mask = torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, float("-inf"))
     return DecodeBatch(queries, slots.view(-1), length, mask)
+
+
+def _plan_paged(
+    tables: Tensor, lengths: list[int], queries: Tensor | None, block_size: int, window: int
+) -> PagedDecodes:
+    longest = max(min(length, window) if window else length for length in lengths)
+    return PagedDecodes(
+        tables.contiguous(),
+        torch.tensor(lengths, dtype=torch.int32),
+        queries,
+        block_size,
+        window,
+        max_chunks=-(-longest // CHUNK),
+    )
 
 
 def _plan_prompt(first: int, num_queries: int, context: Tensor, window: int) -> list[PromptChunk]:

@@ -5,6 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .native import native_ops
+
 
 class RopeRows(NamedTuple):
     """What a step's tokens are rotated by, the same for all layers: [num_tokens, 1, rot_dim] float32 each."""
@@ -25,6 +27,8 @@ def apply_rope(x: Tensor, rows: RopeRows) -> None:
 
     The halves (x1, x2) become `(x1 * cos - x2 * sin, x2 * cos + x1 * sin)`.
     """
+    if x.dtype == torch.bfloat16 and (kernel := native_ops()):
+        return kernel.rotate(x, rows.cos, rows.sin)
     rot_dim = rows.cos.shape[-1]
     rotated = x if rot_dim == x.shape[-1] else x[..., :rot_dim]
     swapped = rotated.roll(rot_dim // 2, -1)

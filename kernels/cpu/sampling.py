@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..reference import NO_TOKEN, SamplingColumns, apply_rules, draw_uniform, filter_logits
+from .native import native_ops
 
 _BLOCK = 256
 
@@ -49,12 +50,11 @@ def sample(
 
 
 def _draw(logits: Tensor, rows: Tensor, positions: Tensor, columns: SamplingColumns) -> Tensor:
-    if columns.min_p is None and columns.top_k is None and columns.top_p is None:
-        # The softmax takes the maximum off by itself, and a temperature that is not greedy cannot overflow.
-        logits = logits / columns.temperature[rows].unsqueeze(1)
-    else:
+    temperature = columns.temperature[rows]
+    if columns.min_p is not None or columns.top_k is not None or columns.top_p is not None:
         logits = filter_logits(logits, rows, columns)
-    return draw_inverse_cdf(logits, columns.seed[rows], columns.choice[rows], positions)
+        temperature = torch.ones_like(temperature)  # filtered logits are divided by it already
+    return draw_inverse_cdf(logits, temperature, columns.seed[rows], columns.choice[rows], positions)
 
 
 def draw_greedy(logits: Tensor) -> Tensor:
@@ -75,15 +75,25 @@ def _within(logits: Tensor, block: Tensor, best: Tensor) -> Tensor:
     return ids.gather(1, (values == best.unsqueeze(1)).int().argmax(-1, keepdim=True)).squeeze(1)
 
 
-def draw_inverse_cdf(logits: Tensor, seed: Tensor, choice: Tensor, position: Tensor) -> Tensor:
-    """Returns a token of each row, [R] int64, by inverting softmax(logits) at one uniform; -1 as above.
+def draw_inverse_cdf(
+    logits: Tensor, temperature: Tensor, seed: Tensor, choice: Tensor, position: Tensor
+) -> Tensor:
+    """Returns a token of each row, [R] int64, by inverting softmax(logits / temperature) at one uniform.
+
+    -1 as above.
 
     Args:
-        logits: [R, vocab] float32.
+        logits: [R, vocab] of any float dtype.
+        temperature: [R] float32, not greedy.
         seed, choice, position: [R] int64.
     """
+    if logits.dtype in (torch.bfloat16, torch.float32) and (kernel := native_ops()):
+        return kernel.draw(logits.contiguous(), temperature, seed, choice, position)
     vocab = logits.shape[1]
-    probs = logits.softmax(-1)
+    # The softmax takes the maximum off by itself, and a temperature that is not greedy cannot overflow.
+    if not bool((temperature == 1).all()):
+        logits = logits / temperature.unsqueeze(1)
+    probs = logits.softmax(-1, dtype=torch.float32)
     whole = vocab - vocab % _BLOCK
     sums = probs[:, :whole].unflatten(1, (-1, _BLOCK)).sum(-1)
     if whole < vocab:

@@ -9,7 +9,8 @@ any lengths. With TRITON_INTERPRET=1 set before triton is imported, all of it ru
 from .attention.paged import paged_attention
 from .attention.plan import AttentionPlan, make_attention_plan, plan_attention
 from .layers.activation import gelu_tanh_mul, silu_mul
-from .layers.fp8 import fp8_linear, quantize_tokens
+from .layers.fp8 import fp8_product, quantize_tokens, scale_tokens
+from .layers.fp8_fused import quantize_rms_norm, quantize_silu_mul
 from .layers.gemv import gemv
 from .layers.kv_cache import write_kv
 from .layers.norm import add_rms_norm, rms_norm
@@ -41,7 +42,7 @@ __all__ = [
     "compute_logprobs",
     "draw_tokens",
     "find_threshold",
-    "fp8_linear",
+    "fp8_product",
     "gelu_tanh_mul",
     "gemv",
     "logprobs_workspace_size",
@@ -51,10 +52,13 @@ __all__ = [
     "make_sampling_workspace",
     "paged_attention",
     "plan_attention",
+    "quantize_rms_norm",
+    "quantize_silu_mul",
     "quantize_tokens",
     "rms_norm",
     "rope_and_write_kv",
     "sample",
+    "scale_tokens",
     "silu_mul",
     "write_kv",
 ]

@@ -7,7 +7,14 @@ form of each under the same name.
 from .attention import AttentionPlan, paged_attention, plan_attention
 from .attention_split import AttentionSplit, split_attention
 from .layers.activation import gelu_tanh_mul, silu_mul
-from .layers.fp8 import fp8_linear, quantize_tokens, quantize_weight
+from .layers.fp8 import (
+    fp8_product,
+    quantize_rms_norm,
+    quantize_silu_mul,
+    quantize_tokens,
+    quantize_weight,
+    scale_tokens,
+)
 from .layers.gemv import gemv
 from .layers.kv_cache import write_kv
 from .layers.moe import Routes, mix_experts, route
@@ -72,7 +79,7 @@ __all__ = [
     "fill_counts",
     "filter_logits",
     "find_threshold",
-    "fp8_linear",
+    "fp8_product",
     "gelu_tanh_mul",
     "gemv",
     "make_token_lists",
@@ -80,12 +87,15 @@ __all__ = [
     "paged_attention",
     "philox4x32",
     "plan_attention",
+    "quantize_rms_norm",
+    "quantize_silu_mul",
     "quantize_tokens",
     "quantize_weight",
     "rms_norm",
     "rope_and_write_kv",
     "route",
     "sample",
+    "scale_tokens",
     "silu_mul",
     "split_attention",
     "write_kv",

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from ..core.request import Choice
 from ..memory.kv_cache import Prefix
-from ..memory.kv_group import HOLE, GroupBlocks
+from ..memory.kv_group import GroupBlocks
 from .lengths import OutputLengths
 from .worker import Worker
 
@@ -48,6 +48,6 @@ def _fits(group: GroupBlocks, known: Ints, final: Ints, taken: Ints, prefix: lis
         return int(most.sum()) <= group.pool.num_blocks
     current[:-1] = np.maximum(current[:-1], group.held[taken])
     # A block that several rows share was counted for each of them, and once is right.
-    shared = int(group.held[taken].sum()) - group.pool.num_live
-    shared += sum(1 for block in prefix if block != HOLE and group.pool.refs[block])
+    shared = int(group.held[taken].sum()) + len(group.leaving) - group.pool.num_live
+    shared += sum(map(bool, map(group.pool.refs.__getitem__, prefix)))
     return peak_blocks(current, last - current) - max(0, shared) <= group.pool.num_blocks

@@ -1,18 +1,18 @@
 """Takes choices from the queue, while there are rows, blocks and budget for the next."""
 
-from ..core.ends import settle_hold, shared_length
+from ..core.ends import drop_hold, settle_hold, shared_length
 from ..core.faults import next_choice
 from ..core.request import Choice, State
 from ..core.state import SchedulerState
 from ..memory.kv_cache import Prefix
+from ..waiting.reasons import BY_FORECAST, FOR_BLOCKS
 from .admission import will_fit
 from .draft import Draft
 from .worker import Worker
 
 FOR_PROMPTS = "for prompts that are being read"
+_FOR_A_LOOK_UP = "for the cache to be searched for its prompt"
 _FOR_A_ROW = "for a row"
-_BY_FORECAST = "for blocks, by the forecast"
-_FOR_BLOCKS = "for blocks"
 _FOR_ANOTHER = "for another worker"
 _FOR_OTHERS = "for more prompts to share its step"
 _LEAST_GAIN = 2  # waiting for another's blocks must save at least this part of the work: 1 / 2
@@ -85,7 +85,9 @@ class Admission:
         """Give the choice a row and its first chunk; returns what it waits for when that cannot be."""
         worker, request = self._worker, choice.request
         if self._refused(choice):
-            return _BY_FORECAST
+            return BY_FORECAST
+        if not self._looked_up(choice):
+            return _FOR_A_LOOK_UP
         prefix = self._prefix(choice)
         if self._follows(choice, prefix):
             return ""
@@ -95,16 +97,20 @@ class Admission:
             return "for time in the step"
         if not will_fit(worker, choice, prefix, self._state.lengths):
             worker.refused = self._asked(choice)
-            return _BY_FORECAST
+            return BY_FORECAST
         row = worker.rows.take(choice, worker.index)
-        worker.memory.attach(row, prefix)
+        if prefix is request.hold and self._in_slices(choice):
+            worker.memory.adopt(row, prefix)
+            request.hold = None
+        else:
+            worker.memory.attach(row, prefix)
         worker.rows.start_behind(row, prefix.length)
-        count = min(most, worker.memory.room(row, prefix.length))
+        count = worker.memory.room(row, prefix.length, most)
         if count <= 0:
             worker.memory.release(row)
             worker.rows.release(row)
             choice.state = State.WAITING
-            return _FOR_BLOCKS
+            return FOR_BLOCKS
         self._state.order.start(choice, left)
         self._state.waiting.leave(choice)
         self._begin(choice, prefix)
@@ -133,9 +139,31 @@ class Admission:
         choice.request.story.note(self._now, "waits", detail)
         return True
 
+    def _looked_up(self, choice: Choice) -> bool:
+        """Whether it is known what the cache has of a long prompt; what was found is kept until it starts."""
+        worker, request = self._worker, choice.request
+        if not self._in_slices(choice):
+            return True
+        if request.hold is None or request.hold_worker != worker.index:
+            # It may have come in this turn, which has cost enough of it.
+            drop_hold(self._state, request)
+            request.hold, request.hold_worker = Prefix(0, ([],)), worker.index
+            more = True
+        else:
+            request.hold, more = worker.memory.find_more(request.hold, choice.chain, choice.num_known)
+        self._state.searching |= more
+        return not more
+
+    def _in_slices(self, choice: Choice) -> bool:
+        request = choice.request
+        alone = len(request.choices) == 1 and not request.reads_aloud
+        return alone and self._worker.memory.is_long(choice.num_known)
+
     def _prefix(self, choice: Choice) -> Prefix:
         if choice.request.reads_aloud:
             return self._worker.memory.nothing
+        if choice.request.hold is not None and self._in_slices(choice):
+            return choice.request.hold
         found = self._worker.memory.find(choice.chain, choice.num_known)
         hold = choice.request.hold
         kept = hold is not None and choice.request.hold_worker == self._worker.index
@@ -157,4 +185,4 @@ class Admission:
         if worker.memory.caching:
             state.stats.prefix_queries += request.prompt_len
             state.stats.prefix_hits += request.num_cached
-        state.forecast.moved(self._now, waiting=state.waiting.num_new)
+        state.forecast.began(request.prompt_len, request.num_cached)

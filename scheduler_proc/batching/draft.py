@@ -1,5 +1,7 @@
 """A plan in the making: rows are added to it, then it becomes a message and a step in flight."""
 
+from array import array
+
 import numpy as np
 
 from ...protocol.steps import NewRow, StepPlan
@@ -23,6 +25,7 @@ class Draft:
         self._new: list[NewRow] = []
         self._append: tuple[list[int], list[int], list[int]] = ([], [], [])  # row, KV group, block
         self._decodes: Ints = np.zeros(0, np.int64)
+        self._start: Ints = self._decodes  # of each
         self._chunks: list[tuple[int, int, int, int]] = []  # row, start, number of tokens, samples
 
     @property
@@ -41,12 +44,19 @@ class Draft:
                 for column, value in zip(self._append, (row, index, block), strict=True):
                     column.append(value)
 
-    def decode(self, rows: Ints) -> None:
-        """Each of these rows [n] computes its one token and draws the next. Their blocks are there."""
-        self._decodes = rows
+    def grow_each(self, index: int, rows: list[int]) -> None:
+        """Rows that the worker knows get one more block of a KV group; they must be free."""
+        if rows:
+            added = self._worker.memory.groups[index].grow_each(rows)
+            for column, values in zip(self._append, (rows, [index] * len(rows), added), strict=True):
+                column += values
+
+    def decode(self, rows: Ints, start: Ints) -> None:
+        """Each of these rows [n] computes its token at `start` [n] and draws the next; it has the block."""
+        self._decodes, self._start = rows, start
         self.budget -= len(rows)
-        self._worker.rows.num_computed[rows] += 1
-        self._worker.rows.length[rows] += 1
+        self._worker.rows.num_computed[rows] = start + 1
+        self._worker.rows.length[rows] = start + 2
 
     def limit_seconds(self, target: float) -> None:
         """The step is to take no longer than `target` seconds, as far as chunks of prompts decide that."""
@@ -85,10 +95,12 @@ class Draft:
         request, row = choice.request, choice.row
         asked = request.params.prompt_logprobs if request.reads_aloud else None
         # A hole is never read, but every id that a worker sees is a block's.
-        blocks = tuple(
-            _bytes([0 if block == HOLE else block for block in group.tables[row]])
+        tables = [
+            [0 if block == HOLE else block for block in group.tables[row]]
+            if group.first[row]
+            else group.tables[row]
             for group in self._worker.memory.groups
-        )
+        ]
         self._new.append(
             NewRow(
                 row=row,
@@ -97,7 +109,7 @@ class Draft:
                 params=request.params,
                 seed=request.seed,
                 choice=choice.index,
-                blocks=blocks,
+                blocks=tuple(map(_bytes, tables)),
                 bad_words=request.bad_words,
                 prompt_logprobs=-1 if asked is None else asked,
             )
@@ -108,7 +120,9 @@ class Draft:
         worker = self._worker
         worker.last_step += 1
         rows, start, count, samples = self._columns()
+        num_tokens = int(count.sum())
         sampled = samples.nonzero()[0]
+        row_bytes = _bytes(rows)
         step = Step(
             number=worker.last_step,
             sent=now,
@@ -116,10 +130,10 @@ class Draft:
             tenancy=worker.rows.tenancy[rows],
             end=start + count,
             sampled=sampled,
-            num_tokens=int(count.sum()),
-            sampled_rows=rows[sampled].astype(np.int32).tobytes(),
+            num_tokens=num_tokens,
+            sampled_rows=row_bytes if len(sampled) == len(rows) else _bytes(rows[sampled]),
             chunk_rows=tuple(chunk[0] for chunk in self._chunks),
-            work=StepWork(len(rows), int(count.sum()) - len(self._decodes), int(start.sum()), self._attended),
+            work=StepWork(len(rows), num_tokens - len(self._decodes), int(start.sum()), self._attended),
         )
         worker.flight.append(step)
         append_row, append_group, append_block = (_bytes(column) for column in self._append)
@@ -132,7 +146,7 @@ class Draft:
             append_row=append_row,
             append_group=append_group,
             append_block=append_block,
-            row=_bytes(rows),
+            row=row_bytes,
             start=_bytes(start),
             num_tokens=_bytes(count),
             samples=samples.tobytes(),
@@ -142,7 +156,7 @@ class Draft:
 
     def _columns(self) -> tuple[Ints, Ints, Ints, Int32s]:
         decodes = self._decodes
-        start = self._worker.rows.num_computed[decodes] - 1
+        start = self._start
         if not self._chunks:
             size = len(decodes)
             return decodes, start, np.ones(size, np.int64), np.ones(size, np.int32)
@@ -157,4 +171,6 @@ class Draft:
 
 
 def _bytes(values: "Ints | list[int]") -> bytes:
-    return np.asarray(values, np.int32).tobytes() if len(values) else b""
+    if isinstance(values, list):
+        return array("i", values).tobytes()
+    return values.astype(np.int32).tobytes()

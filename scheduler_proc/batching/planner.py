@@ -51,16 +51,15 @@ class Planner:
         if len(decodes) >= self._worker.budget:
             decodes = self._within_budget(decodes, prompts)
         computed = rows.num_computed[decodes]
-        grows: dict[int, None] = {}
+        short: list[list[int]] = []
         for group in self._worker.memory.groups:
-            short = decodes[computed >= group.held[decodes] * group.block_size].tolist()
-            if len(short) > group.pool.num_free:
+            short.append(decodes[computed >= group.held[decodes] * group.block_size].tolist())
+            if len(short[-1]) > group.num_free(len(short[-1])):
                 return False
-            grows.update(dict.fromkeys(short))
-        for row in grows:
-            draft.grow(row, int(rows.num_computed[row]) + 1)
+        for index, lacking in enumerate(short):
+            draft.grow_each(index, lacking)
         if len(decodes):
-            draft.decode(decodes)
+            draft.decode(decodes, computed)
             if self._state.target_itl:
                 draft.limit_seconds(self._state.target_itl)
         if not len(prompts) or self._read_prompts(draft, prompts, todo):
@@ -87,7 +86,7 @@ class Planner:
             most = draft.most_tokens(start, int(todo[row]))
             if not most:
                 return False
-            count = min(most, self._worker.memory.room(row, start))
+            count = self._worker.memory.room(row, start, most)
             if count <= 0:
                 rows.at(row).request.story.note(self._now, "waits", "for blocks")
                 return False

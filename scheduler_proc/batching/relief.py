@@ -42,7 +42,7 @@ class Relief:
         """Make room when a step lacks blocks; False when there is nothing to be done but wait."""
         worker = self._worker
         rows = worker.rows.taken()
-        if self._may_free():
+        if self._may_free() or self._state.searching:
             return False
         if self._give_up_holds():
             return True

@@ -7,16 +7,17 @@ its token belongs to a choice that was preempted and takes it still, or to one t
 import numpy as np
 from numpy.typing import NDArray
 
-from ...protocol.errors import ProtocolError, RequestFailedError
+from ...protocol.errors import InvalidRequestError, OctavoError, ProtocolError, RequestFailedError
 from ...protocol.ids import FinishReason
 from ...protocol.replies import Start
-from ...protocol.steps import StepResult
+from ...protocol.steps import RowError, StepResult
 from ..clients.deltas import TokenEntries
 from ..clients.logprob_rows import LogprobRows
 from ..core.ends import end_choice, end_request, release_forks
 from ..core.request import TOKEN_BYTES, Choice, State
 from ..core.state import SchedulerState
 from ..core.stats import StepTimes
+from .cohort import Cohort
 from .rows import Int32s, Ints
 from .worker import Step, Worker
 
@@ -40,23 +41,22 @@ class ResultReader:
         at, tokens = self._tokens(step, result)
         logprobs = LogprobRows.read(result.logprobs, len(tokens)) if result.logprobs else None
         flight.popleft()
-        took = self._now - max(step.sent, self._worker.last_result)
-        self._worker.model.learn(step.work, took)
-        self._worker.pace.took(took, step.num_tokens)
-        self._worker.last_result = self._now
+        self._worker.note_step(step, self._now)
         times = StepTimes(result.device_ms / 1e3, result.host_ms / 1e3, self._now - step.sent)
         self._state.stats.steps += 1
         self._state.stats.step_times.append(times)
 
-        failed = {error.row: error.message for error in result.errors}
+        failed = {error.row: error for error in result.errors}
         if len(at) < len(step.sampled):
             silent = set(step.sampled.tolist()) - set(at.tolist())
-            failed = {int(step.rows[index]): "the worker returned no token" for index in silent} | failed
+            rows = [int(step.rows[index]) for index in silent]
+            failed = {row: RowError(row, "the worker returned no token") for row in rows} | failed
         self._tell_prompts(step, result)
         present = self._rows.tenancy[step.rows] == step.tenancy
         if failed:
             self._fail(step, failed)
             present = self._rows.tenancy[step.rows] == step.tenancy
+        name = result.row
         if present.all():
             self._write(step.rows, step.end)
         else:
@@ -64,8 +64,9 @@ class ResultReader:
             drawn = present[at]
             self._take_late(step, at[~drawn], tokens[~drawn], _select(logprobs, ~drawn))
             at, tokens, logprobs = at[drawn], tokens[drawn], _select(logprobs, drawn)
+            name = step.rows[at].astype(np.int32).tobytes()
         if len(at):
-            self._take(step.rows[at], tokens, logprobs)
+            self._take(step.rows[at], name, tokens, logprobs)
         self._leave_windows()
 
     def _tokens(self, step: Step, result: StepResult) -> tuple[Ints, Int32s]:
@@ -84,12 +85,12 @@ class ResultReader:
             raise ProtocolError(f"step {result.step} drew tokens for rows that its plan did not ask for")
         return np.array([index[row] for row in rows], np.int64), tokens
 
-    def _fail(self, step: Step, failed: dict[int, str]) -> None:
+    def _fail(self, step: Step, failed: dict[int, RowError]) -> None:
         """End the requests of rows that failed, or that should have drawn a token and did not."""
         for row, tenancy in zip(step.rows.tolist(), step.tenancy.tolist(), strict=True):
             if row in failed and self._rows.tenancy[row] == tenancy:
                 request = self._rows.at(row).request
-                error = RequestFailedError(f"{request.name}: {failed[row]}")
+                error = _error_of(request.name, failed[row])
                 end_request(self._state, request, FinishReason.ERROR, self._now, error)
 
     def _tell_prompts(self, step: Step, result: StepResult) -> None:
@@ -116,53 +117,58 @@ class ResultReader:
         if not self._worker.memory.caching:
             return
         for group in self._worker.memory.groups:
-            for row in rows[end >= (group.named[rows] + 1) * group.block_size].tolist():
+            full = end >= (group.named[rows] + 1) * group.block_size
+            if not full.any():
+                continue
+            for row, written in zip(rows[full].tolist(), end[full].tolist(), strict=True):
                 self._rows.flush(row)
-                chain = self._rows.at(row).chain
-                group.name_written(row, chain, int(self._rows.num_written[row]))
+                group.name_written(row, self._rows.at(row).chain, written)
         if self._worker.followers.any:
             for row, length in zip(rows.tolist(), end.tolist(), strict=True):
                 self._worker.followers.written(row, length)
 
-    def _take(self, rows: Ints, tokens: Int32s, logprobs: LogprobRows | None) -> None:
-        """Drawn tokens [n] of `rows` [n] that still belong to the same choices."""
+    def _take(self, rows: Ints, name: bytes, tokens: Int32s, logprobs: LogprobRows | None) -> None:
+        """Drawn tokens [n] of `rows` [n], column `name`, that still belong to the same choices."""
         columns = self._rows
+        cohort = columns.cohort(rows, name)
         known = columns.append(rows, tokens)
-        finish, stop_token = self._ends(rows, tokens, known)
-        starts = self._first_tokens(rows)
+        ends = self._ends(cohort, rows, tokens, known)
+        finish, stop_token = ends or (None, None)
+        starts: dict[int, Start] = {}
+        if cohort.fresh:
+            cohort.fresh = False
+            starts = self._first_tokens(rows)
         entries = TokenEntries(
-            request=columns.request[rows],
-            attempt=columns.attempt[rows],
-            choice=columns.choice[rows],
-            start=(known - columns.prompt_len[rows] - 1).astype(np.int32),
-            finish=finish,
-            stop_token=stop_token,
-            token=tokens,
-            logprobs=logprobs,
+            (known - cohort.prompt_end).astype(np.int32), finish, stop_token, tokens, logprobs
         )
-        self._state.deltas.add_tokens(columns.client[rows], entries, starts)
+        self._state.deltas.add_tokens(cohort.recipients, entries, starts)
         self._state.stats.generated_tokens += len(rows)
         if self._state.order.counts_tokens:
-            self._state.order.served(columns.tenant[rows])
-        for at in finish.nonzero()[0].tolist():
-            choice = columns.at(int(rows[at]))
-            end_choice(self._state, choice, FinishReason(int(finish[at])), self._now)
+            self._state.order.served(cohort.tenant)
+        if ends is not None:
+            for at in ends[0].nonzero()[0].tolist():
+                end_choice(self._state, columns.at(int(rows[at])), FinishReason(int(ends[0][at])), self._now)
 
-    def _ends(self, rows: Ints, tokens: Int32s, known: Ints) -> tuple[Int32s, Int32s]:
-        """[n] FinishReason and stop token of rows that have just been given their tokens."""
-        columns = self._rows
-        finish = (known >= columns.max_length[rows]).astype(np.int32) * np.int32(FinishReason.LENGTH)
-        stop_token = np.full(len(rows), -1, np.int32)
-        stopped: NDArray[np.bool_] = columns.stops[0][rows] == tokens
-        for further in columns.stops[1:]:
-            stopped |= further[rows] == tokens
-        for at in columns.many_stops[rows].nonzero()[0].tolist():
-            stopped[at] = int(tokens[at]) in columns.at(int(rows[at])).request.stops
-        stopped &= known >= columns.min_length[rows]
-        for at in stopped.nonzero()[0].tolist():
+    def _ends(self, cohort: Cohort, rows: Ints, tokens: Int32s, known: Ints) -> tuple[Int32s, Int32s] | None:
+        """[n] FinishReason and stop token of rows that have just been given their tokens; None: none ends."""
+        cut: NDArray[np.bool_] = known >= cohort.max_length
+        stopped = self._stopped(cohort, tokens, known)
+        if not stopped and not cut.any():
+            return None
+        finish = cut.astype(np.int32) * np.int32(FinishReason.LENGTH)
+        stop_token = np.full(len(tokens), -1, np.int32)
+        for at in stopped:
             finish[at] = FinishReason.STOP
-            stop_token[at] = self._stop_token(columns.at(int(rows[at])), int(tokens[at]))
+            stop_token[at] = self._stop_token(self._rows.at(int(rows[at])), int(tokens[at]))
         return finish, stop_token
+
+    def _stopped(self, cohort: Cohort, tokens: Int32s, known: Ints) -> list[int]:
+        """Indexes of rows whose token ends their choice."""
+        found: set[int] = set()
+        for stops in cohort.stops:
+            found.update((stops == tokens).nonzero()[0].tolist())
+        found.update(at for at, stops in cohort.stop_sets.items() if int(tokens[at]) in stops)
+        return sorted(at for at in found if known[at] >= cohort.min_length[at])
 
     def _stop_token(self, choice: Choice, token: int) -> int:
         """What to report as the reason of a stop: nothing for the model's own end tokens."""
@@ -243,3 +249,8 @@ class ResultReader:
 
 def _select(logprobs: LogprobRows | None, mask: NDArray[np.bool_]) -> LogprobRows | None:
     return None if logprobs is None else logprobs.select(mask.nonzero()[0])
+
+
+def _error_of(name: str, failure: RowError) -> OctavoError:
+    message = f"{name}: {failure.message}"
+    return InvalidRequestError(message, param=failure.param) if failure.param else RequestFailedError(message)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.request import Choice, State
+from .cohort import Cohort
 
 Ints = NDArray[np.int64]
 Int32s = NDArray[np.int32]
@@ -34,6 +35,8 @@ class Rows:
         self.choices: list[Choice | None] = [None] * count
         self._free = list(range(count))  # a heap: low rows first
         self._tenancies = 0
+        self.version = 0  # counts changes of who has which row
+        self._cohort: Cohort | None = None  # the one that drew last
 
         self.tenancy: Ints = np.zeros(count, np.int64)  # 0: free
         self.num_written: Ints = np.zeros(count, np.int64)
@@ -69,10 +72,16 @@ class Rows:
         """The rows in use, ascending."""
         return self.tenancy.nonzero()[0]
 
+    def ends_by_count(self, rows: Ints) -> NDArray[np.bool_]:
+        """[n] whether only the number of tokens ends the choices of `rows` [n]."""
+        alone: NDArray[np.bool_] = (self.stops[0][rows] < 0) & ~self.many_stops[rows]
+        return alone
+
     def take(self, choice: Choice, worker: int) -> int:
         """Give a choice a row; nothing of it is computed yet."""
         row = heapq.heappop(self._free)
         self._tenancies += 1
+        self.version += 1
         request = choice.request
         self.choices[row] = choice
         choice.state, choice.worker, choice.row, choice.tenancy = State.RUNNING, worker, row, self._tenancies
@@ -121,6 +130,13 @@ class Rows:
             raise KeyError(f"row {row} is free")
         return choice
 
+    def cohort(self, rows: Ints, name: bytes) -> Cohort:
+        """What `rows` [n], of which `name` is the int32 column, bring along; mostly they drew last, too."""
+        last = self._cohort
+        if last is None or last.version != self.version or last.name != name:
+            last = self._cohort = Cohort(self, rows, name)
+        return last
+
     def append(self, rows: Ints, tokens: Int32s) -> Ints:
         """Drawn tokens [n] become known; returns the rows' new num_known [n]."""
         at = self.tail_len[rows]
@@ -137,6 +153,7 @@ class Rows:
     def release(self, row: int) -> Choice:
         """Free a row; its choice knows all tokens applied so far. The choice's next state is the caller's."""
         self.flush(row)
+        self.version += 1
         choice = self.at(row)
         choice.fresh = bool(self.fresh[row])
         choice.worker = choice.row = -1

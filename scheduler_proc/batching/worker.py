@@ -15,6 +15,8 @@ from .rows import Ints, Rows
 from .step_model import StepModel, StepWork
 from .trials import Trials
 
+_INTERVAL_WEIGHT = 0.1
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -65,6 +67,7 @@ class Worker:
     flown: list[Choice] = field(default_factory=list)  # in flight when the worker was lost
     trials: Trials = field(default_factory=Trials)
     last_result: float = 0.0  # when the newest result was applied
+    interval: float = 0.0  # smoothed seconds from result to result
 
     @property
     def ready(self) -> bool:
@@ -108,6 +111,14 @@ class Worker:
         self.released.append(row)
         self.num_released += 1
         return self.rows.release(row)
+
+    def note_step(self, step: Step, now: float) -> None:
+        """A step's result arrived: learn what such a step takes."""
+        seconds = now - max(step.sent, self.last_result)
+        self.model.learn(step.work, seconds)
+        self.pace.took(seconds, step.num_tokens)
+        self.interval += (seconds - self.interval) * (_INTERVAL_WEIGHT if self.interval else 1.0)
+        self.last_result = now
 
     def in_flight(self) -> NDArray[np.bool_]:
         """[rows] whether a step in flight computes the row for its present choice."""

@@ -19,26 +19,53 @@ Int32s = NDArray[np.int32]
 class TokenEntries:
     """One token for each of n choices, as columns."""
 
-    request: Ints
-    attempt: Int32s
-    choice: Int32s
     start: Int32s  # index of the token in the choice's output
-    finish: Int32s
-    stop_token: Int32s
+    finish: Int32s | None  # None: no choice ends
+    stop_token: Int32s | None
     token: Int32s
     logprobs: LogprobRows | None = None
 
     def select(self, at: Ints) -> "TokenEntries":
         return TokenEntries(
-            self.request[at],
-            self.attempt[at],
-            self.choice[at],
             self.start[at],
-            self.finish[at],
-            self.stop_token[at],
+            None if self.finish is None else self.finish[at],
+            None if self.stop_token is None else self.stop_token[at],
             self.token[at],
             None if self.logprobs is None else self.logprobs.select(at),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One client's share of n choices: columns that are the same for each of their tokens."""
+
+    client: int  # number
+    at: Ints | None  # [m] indexes of its choices, None: all are its own
+    request: bytes
+    attempt: bytes
+    choice: bytes
+    count: bytes  # 1 each
+    finish: bytes  # NONE each
+    stop_token: bytes  # -1 each
+
+
+@dataclass(frozen=True, slots=True)
+class Recipients:
+    """Whose n choices are, in which order."""
+
+    parts: tuple[_Part, ...]
+
+    @classmethod
+    def split(cls, client: Ints, request: Ints, attempt: Int32s, choice: Int32s) -> "Recipients":
+        """From columns [n]; `client` holds numbers of clients."""
+        present = list(dict.fromkeys(client.tolist()))
+        parts = []
+        for number in present:
+            at = (client == number).nonzero()[0]
+            columns = (column[at].tobytes() for column in (request, attempt, choice))
+            constants = (np.full(len(at), value, np.int32).tobytes() for value in (1, FinishReason.NONE, -1))
+            parts.append(_Part(number, at if len(present) > 1 else None, *columns, *constants))
+        return cls(tuple(parts))
 
 
 @dataclass(slots=True)
@@ -78,36 +105,31 @@ class DeltaBook:
 
     def __init__(self) -> None:
         self._owed: dict[int, _Owed] = {}
-        self._ones = b""
 
-    def add_tokens(self, clients: Ints, entries: TokenEntries, starts: dict[int, Start]) -> None:
-        """Tokens of one step. `clients` [n] are client numbers; `starts` goes by index into the columns."""
-        present = dict.fromkeys(clients.tolist())
-        if len(present) == 1:
-            self._add(int(clients[0]), entries, starts)
-            return
-        for client in present:
-            at = (clients == client).nonzero()[0]
-            mine = {int(np.searchsorted(at, index)): start for index, start in starts.items() if index in at}
-            self._add(client, entries.select(at), mine)
+    def add_tokens(self, recipients: Recipients, entries: TokenEntries, starts: dict[int, Start]) -> None:
+        """Tokens of one step, one for each choice; `starts` goes by index into the columns."""
+        for part in recipients.parts:
+            if part.at is None:
+                self._add(part, entries, starts)
+                continue
+            mine = {int(np.searchsorted(part.at, i)): start for i, start in starts.items() if i in part.at}
+            self._add(part, entries.select(part.at), mine)
 
-    def _add(self, client: int, entries: TokenEntries, starts: dict[int, Start]) -> None:
-        owed = self._owed.setdefault(client, _Owed())
+    def _add(self, part: _Part, entries: TokenEntries, starts: dict[int, Start]) -> None:
+        owed = self._owed.setdefault(part.client, _Owed())
         owed.starts += [_at_index(start, owed.size + at) for at, start in starts.items()]
         size = len(entries.token)
         owed.logprobs.append((size, entries.logprobs))
         owed.size += size
-        if len(self._ones) != size * TOKEN_BYTES:
-            self._ones = np.ones(size, np.int32).tobytes()
         owed.columns.append(
             (
-                entries.request.tobytes(),
-                entries.attempt.tobytes(),
-                entries.choice.tobytes(),
+                part.request,
+                part.attempt,
+                part.choice,
                 entries.start.tobytes(),
-                self._ones,
-                entries.finish.tobytes(),
-                entries.stop_token.tobytes(),
+                part.count,
+                part.finish if entries.finish is None else entries.finish.tobytes(),
+                part.stop_token if entries.stop_token is None else entries.stop_token.tobytes(),
                 entries.token.tobytes(),
             )
         )

@@ -115,7 +115,7 @@ def _submit(state: SchedulerState, client: Client, submit: Submit, now: float) -
 
 def _accept(state: SchedulerState, request: Request) -> None:
     position = state.waiting.num_new
-    wait = state.forecast.wait(position)
+    wait = state.wait_forecast()
     forecast_ms = wait * 1e3 if wait >= 0 else -1.0
     state.send(request.client, Accepted(request.number, request.attempt, position, forecast_ms))
 
@@ -142,7 +142,7 @@ def _check_queue(state: SchedulerState, submit: Submit) -> None:
         reason = f"{waiting.num_new_tokens} prompt tokens wait, and the bound is {config.max_queued_tokens}"
     else:
         return
-    wait = state.forecast.wait(waiting.num_new)
+    wait = state.wait_forecast()
     raise QueueFullError(f"the queue is full: {reason}", retry_after=wait if wait > 0 else _RETRY_AFTER)
 
 
@@ -187,7 +187,7 @@ def recheck(state: SchedulerState, now: float) -> None:
             if request.prompt_len + request.max_output <= longest:
                 continue
             if request.params.max_tokens is None and request.prompt_len < longest:
-                request.max_output = longest - request.prompt_len
+                state.waiting.bound_output(request, longest - request.prompt_len)
                 _end_complete(state, request, now)
                 continue
             error = InvalidRequestError(

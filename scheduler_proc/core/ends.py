@@ -9,11 +9,12 @@ from .state import SchedulerState
 
 def end_choice(state: SchedulerState, choice: Choice, finish: FinishReason, now: float) -> None:
     """End a choice in any state. The client is not told here."""
-    request = choice.request
+    request, waited = choice.request, ""
     if choice.state is State.RUNNING:
         state.workers[choice.worker].release(choice.row)
-        state.lengths.add(choice.num_output)
+        state.lengths.add(choice.num_output, whole=finish is FinishReason.STOP)
     elif choice.state is State.WAITING:
+        waited = state.waiting.told_wait(choice, now)
         state.waiting.leave(choice)
     elif choice.state is State.ENDED:
         return
@@ -21,7 +22,8 @@ def end_choice(state: SchedulerState, choice: Choice, finish: FinishReason, now:
     del choice.chain  # which holds the choice: requests are freed without a garbage collection
     request.open -= 1
     state.stats.end(finish.public or "")
-    request.story.note(now, "finished", f"choice {choice.index}: {finish.public}, {choice.num_output} tokens")
+    detail = f"choice {choice.index}: {finish.public}, {choice.num_output} tokens{waited}"
+    request.story.note(now, "finished", detail)
     if request.open:
         settle_hold(state, request)
         _keep_forks_moving(state, request, now)

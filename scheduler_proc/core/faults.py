@@ -66,4 +66,5 @@ def next_choice(state: SchedulerState, worker: Worker, now: float) -> Choice | N
     while (choice := state.waiting.head(now)) is not None and not worker.trials.allows(choice):
         state.waiting.park(choice)
         worker.trials.hold(choice)
+        choice.request.story.note(now, "waits", f"for others that worker {worker.index} may have failed of")
     return choice

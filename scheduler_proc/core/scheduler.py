@@ -90,6 +90,9 @@ class Scheduler:
 
     def next_turn(self) -> float:
         """When a turn is due even if nothing happens; infinity when none is."""
+        drains = any(worker.ready and worker.memory.drains for worker in self.state.workers)
+        if drains or self.state.searching:
+            return 0.0
         return min(self.state.next_deadline(), self.state.clients.next_silence(), self.state.gather_until)
 
     def engine_stats(self) -> EngineStats:

@@ -8,14 +8,15 @@ from ...protocol.base import Message
 from ...protocol.config import SchedulerConfig
 from ...protocol.lifecycle import ModelLimits
 from ...protocol.replies import SchedulerReply
+from ..batching.forecast import Queue, QueueForecast
 from ..batching.lengths import OutputLengths
 from ..batching.worker import Rank, Worker
 from ..clients.deltas import DeltaBook
 from ..clients.registry import Clients
-from ..waiting.forecast import QueueForecast
 from ..waiting.order import Order
 from ..waiting.orders import make_order
 from ..waiting.queue import Waiting
+from ..waiting.reasons import MEMORY
 from .commands import Command, Log, SendClient
 from .request import Request
 from .stats import Stats
@@ -38,14 +39,15 @@ class SchedulerState:
     order: Order
     waiting: Waiting
     workers: list[Worker]
+    lengths: OutputLengths
+    forecast: QueueForecast
     clients: Clients = field(default_factory=Clients)
-    lengths: OutputLengths = field(default_factory=OutputLengths)
-    forecast: QueueForecast = field(default_factory=QueueForecast)
     deltas: DeltaBook = field(default_factory=DeltaBook)
     stories: Stories = field(default_factory=Stories)
     stats: Stats = field(default_factory=Stats)
     out: list[Command] = field(default_factory=list)
     gather_until: float = float("inf")  # when the prompts collected so far are to start
+    searching: bool = False  # the search of a cache goes on with the next turn
     told_ready: bool = False  # what clients know
     supervised: bool = False  # somebody has asked for progress
     owed: int | None = None  # token of the answer that is owed for it
@@ -59,7 +61,9 @@ class SchedulerState:
             Worker(index, [Rank() for _ in range(config.group_size)]) for index in range(config.num_groups)
         ]
         order = make_order(config)
-        return cls(config, identity, order, Waiting(order), workers)
+        lengths = OutputLengths()
+        forecast = QueueForecast(lengths, config.target_itl_ms / 1e3)
+        return cls(config, identity, order, Waiting(order), workers, lengths, forecast)
 
     @property
     def target_itl(self) -> float:
@@ -67,9 +71,26 @@ class SchedulerState:
         return self.config.target_itl_ms / 1e3
 
     def reading_seconds(self, num_tokens: int) -> float:
-        """How long the reading of a prompt takes by itself, 0 while no step has been seen."""
+        """How long the reading of a prompt takes once it is planned, 0 while no step has been seen.
+
+        The steps in flight come first, and its own are shared with others.
+        """
+        depth = self.config.pipeline_depth
         known = [worker for worker in self.workers if worker.ready and worker.model.count]
-        return min((worker.model.reading(num_tokens, worker.budget) for worker in known), default=0.0)
+        return min(
+            (worker.model.reading(num_tokens, worker.budget) + depth * worker.interval for worker in known),
+            default=0.0,
+        )
+
+    def wait_forecast(self) -> float:
+        """Seconds until a request that comes now, behind all that wait, is first computed; -1: unknown."""
+        waiting = self.waiting
+        if not waiting.num_choices and any(worker.rows.num_free for worker in self.workers):
+            return 0.0
+        restarts = waiting.num_choices - waiting.num_new
+        queue = Queue(waiting.new, restarts, uses_free=waiting.blocked not in MEMORY)
+        # Rounded: the last digits of sums over arrays are the machine's, and a replay gives the same.
+        return round(self.forecast.wait(self.workers, queue), 3)
 
     def send(self, client: bytes, message: SchedulerReply) -> None:
         self.out.append(SendClient(client, message))

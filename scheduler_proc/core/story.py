@@ -4,29 +4,37 @@ from collections import deque
 
 from ...protocol.replies import StoryEntry
 
-_ENTRIES = 64  # kept for a request: the newest
+_FIRST, _NEWEST = 16, 48  # entries kept for a request: how it began, and how it goes
 _TOLD = 512  # ended requests whose stories are kept
 
 
 class StoryLog:
-    """A ring of entries of one request. Times are given absolute and told relative to its arrival."""
+    """Entries of one request. Times are given absolute and told relative to its arrival."""
 
-    __slots__ = ("_arrived", "_entries")
+    __slots__ = ("_arrived", "_dropped", "_first", "_newest")
 
     def __init__(self, arrived: float) -> None:
         self._arrived = arrived
-        self._entries: deque[tuple[float, str, str]] = deque(maxlen=_ENTRIES)
+        self._first: list[tuple[float, str, str]] = []
+        self._newest: deque[tuple[float, str, str]] = deque(maxlen=_NEWEST)
+        self._dropped = 0  # between the two
 
     def note(self, now: float, what: str, detail: str = "") -> None:
         """Add an entry; one that only repeats the last is left out."""
-        if self._entries and self._entries[-1][1:] == (what, detail):
+        last = self._newest or self._first
+        if last and last[-1][1:] == (what, detail):
             return
-        self._entries.append((now, what, detail))
+        if len(self._first) < _FIRST:
+            self._first.append((now, what, detail))
+            return
+        self._dropped += len(self._newest) == _NEWEST
+        self._newest.append((now, what, detail))
 
     def entries(self) -> tuple[StoryEntry, ...]:
+        left_out = [(self._newest[0][0], "...", f"{self._dropped} more")] if self._dropped else []
         return tuple(
             StoryEntry(round((at - self._arrived) * 1e3, 3), what, detail)
-            for at, what, detail in self._entries
+            for at, what, detail in (*self._first, *left_out, *self._newest)
         )
 
     def __str__(self) -> str:

@@ -50,7 +50,9 @@ def validate_idle(state: SchedulerState) -> None:
     for worker in state.workers:
         _require(not worker.rows.num_taken, f"worker {worker.index} has rows taken at idle")
         for group in worker.kv.groups if worker.kv else ():
-            _require(not group.pool.num_live, f"worker {worker.index} has live blocks at idle")
+            _require(
+                len(group.leaving) >= group.pool.num_live, f"worker {worker.index} has live blocks at idle"
+            )
 
 
 def _validate_request(state: SchedulerState, request: Request) -> None:
@@ -130,7 +132,7 @@ def _validate_group(worker: Worker, group: GroupBlocks, holds: list[list[int]]) 
         first = int(group.first[row])
         _require(set(table[:first]) <= {HOLE} and HOLE not in table[first:], f"row {row} has holes inside")
         refs.update(block for block in table if block != HOLE)
-    for blocks in holds:
+    for blocks in (*holds, group.leaving):
         refs.update(block for block in blocks if block != HOLE)
     counted = np.array([refs[block] for block in range(pool.num_blocks)])
     _require((counted == pool.refs).all(), "reference counts differ from the tables")

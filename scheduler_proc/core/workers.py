@@ -11,6 +11,7 @@ from ...protocol.steps import StepResult, WorkerMessage
 from ..batching.planner import Planner
 from ..batching.results import ResultReader
 from ..batching.worker import Rank, Worker
+from ..waiting.reasons import FOR_A_WORKER
 from .commands import SendWorker
 from .doors import recheck
 from .ends import requeue
@@ -97,8 +98,12 @@ def on_gone(state: SchedulerState, index: int, number: int, now: float) -> None:
 
 def plan_steps(state: SchedulerState, now: float) -> None:
     """Send each worker the plans it may have in flight."""
-    state.gather_until = float("inf")
+    state.gather_until, state.searching = float("inf"), False
+    if state.waiting.num_choices and not any(worker.ready for worker in state.workers):
+        state.waiting.block(FOR_A_WORKER, now)
     for worker in state.workers:
+        if worker.ready:
+            worker.memory.drain()
         while (plan := Planner(state, worker, now).plan()) is not None:
             for number, rank in enumerate(worker.ranks):
                 addressed = plan if number == 0 else replace(plan, worker=rank.incarnation)

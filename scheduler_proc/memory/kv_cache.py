@@ -7,6 +7,8 @@ from ...protocol.lifecycle import KVGroup
 from .kv_group import GroupBlocks
 from .prefix_cache import DigestChain
 
+_SLICE = 128  # blocks looked up in one go
+
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
@@ -23,6 +25,7 @@ class KVCache:
         self.groups = tuple(GroupBlocks(spec, num_rows) for spec in specs)
         self.caching = caching
         self.stride = math.lcm(*(spec.block_size for spec in specs))  # prefixes are multiples of it
+        self._one_table = len(specs) == 1 and not specs[0].window
         self.nothing = Prefix(0, tuple([] for _ in specs))
 
     def max_request_tokens(self, max_model_len: int) -> int:
@@ -42,6 +45,22 @@ class KVCache:
             agreed = length == longest
         return Prefix(length, tuple(group.prefix(chain, length) for group in self.groups))
 
+    def is_long(self, num_known: int) -> bool:
+        """Whether a sequence of so many tokens is looked up slice by slice, so that no step waits for it."""
+        return self.caching and self._one_table and num_known > 4 * _SLICE * self.stride
+
+    def find_more(self, found: Prefix, chain: DigestChain, num_known: int) -> tuple[Prefix, bool]:
+        """The next slice of a look-up, with references, and whether it found anything: there may be more."""
+        group, blocks = self.groups[0], found.blocks[0]
+        before = len(blocks)
+        for index in range(before, min((num_known - 1) // group.block_size, before + _SLICE)):
+            block = group.cache.find(chain.link(group.block_size, index))
+            if block is None:
+                break
+            group.pool.share(block)
+            blocks.append(block)
+        return Prefix(len(blocks) * group.block_size, (blocks,)), len(blocks) > before
+
     def head(self, row: int, length: int) -> Prefix:
         """What a row holds of its first `length` tokens (a multiple of the stride), with references."""
         prefix = Prefix(length, tuple(group.head(row, length) for group in self.groups))
@@ -59,9 +78,25 @@ class KVCache:
         for group, blocks in zip(self.groups, prefix.blocks, strict=True):
             group.attach(row, blocks)
 
-    def room(self, row: int, start: int) -> int:
-        """How many tokens from `start` on the row could hold."""
-        return min(group.room(row, start) for group in self.groups)
+    def adopt(self, row: int, prefix: Prefix) -> None:
+        """An empty row starts behind a prefix whose references become its own."""
+        for group, blocks in zip(self.groups, prefix.blocks, strict=True):
+            group.adopt(row, blocks)
+
+    def drain(self) -> None:
+        """Give back a slice of the blocks of long rows that ended."""
+        for group in self.groups:
+            if group.leaving:
+                group.drain()
+
+    @property
+    def drains(self) -> bool:
+        """Whether blocks are to be given back."""
+        return any(group.leaving for group in self.groups)
+
+    def room(self, row: int, start: int, wanted: int) -> int:
+        """How many of `wanted` tokens from `start` on the row could hold."""
+        return min(group.room(row, start, wanted) for group in self.groups)
 
     def leave_window(self, row: int, written: int) -> None:
         """Give back what no position from `written` on reads."""

@@ -16,6 +16,7 @@ from .block_pool import BlockPool
 from .prefix_cache import DigestChain, PrefixCache
 
 HOLE = -1
+_AT_ONCE = 1000  # blocks given back in one go; more leave slice by slice, so that no step waits for it
 
 
 class GroupBlocks:
@@ -30,6 +31,7 @@ class GroupBlocks:
         self.held: NDArray[np.int64] = np.zeros(num_rows, np.int64)
         self.first: NDArray[np.int64] = np.zeros(num_rows, np.int64)
         self.named: NDArray[np.int64] = np.zeros(num_rows, np.int64)  # blocks offered to the prefix cache
+        self.leaving: list[int] = []  # of rows that are empty, still referenced
 
     def blocks_for(self, length: int) -> int:
         """Blocks that `length` tokens fill or begin."""
@@ -100,13 +102,31 @@ class GroupBlocks:
     def attach(self, row: int, blocks: list[int]) -> None:
         """An empty row starts with these blocks, which become shared."""
         self.share(blocks)
+        self.adopt(row, blocks)
+
+    def adopt(self, row: int, blocks: list[int]) -> None:
+        """An empty row starts with these blocks, and their references become its own."""
         self.tables[row] = list(blocks)
         self.held[row] = self.named[row] = len(blocks)
         self.first[row] = next((at for at, block in enumerate(blocks) if block != HOLE), len(blocks))
 
-    def room(self, row: int, start: int) -> int:
-        """How many tokens from `start` on fit into what the row holds and what is free."""
-        return (int(self.held[row]) + self.pool.num_free) * self.block_size - start
+    def room(self, row: int, start: int, wanted: int) -> int:
+        """How many of `wanted` tokens from `start` on fit into what the row holds and what is free."""
+        held = int(self.held[row])
+        free = self.num_free(self.blocks_for(start + wanted) - held)
+        return min(wanted, (held + free) * self.block_size - start)
+
+    def num_free(self, wanted: int) -> int:
+        """Blocks that can be taken now; when fewer than `wanted` are free, what leaves is not waited for."""
+        if self.leaving and self.pool.num_free < wanted:
+            self.drain(len(self.leaving))
+        return self.pool.num_free
+
+    def drain(self, most: int = _AT_ONCE) -> None:
+        """Give back some of the blocks that leave."""
+        part = self.leaving[-most:]
+        del self.leaving[-most:]
+        self.give_back(part)
 
     def grow(self, row: int, length: int) -> list[int]:
         """Let the row hold `length` tokens; returns the blocks added."""
@@ -116,6 +136,14 @@ class GroupBlocks:
         added = self.pool.take(missing)
         self.tables[row] += added
         self.held[row] += missing
+        return added
+
+    def grow_each(self, rows: list[int]) -> list[int]:
+        """One more block for each of these rows; returns them in the same order."""
+        added = self.pool.take(len(rows))
+        for row, block in zip(rows, added, strict=True):
+            self.tables[row].append(block)
+        self.held[rows] += 1
         return added
 
     def name_written(self, row: int, chain: DigestChain, written: int) -> None:
@@ -138,6 +166,8 @@ class GroupBlocks:
 
     def release(self, row: int) -> None:
         """The row is empty."""
-        self.give_back(self.tables[row])
+        self.leaving += self.tables[row]
+        if len(self.tables[row]) <= _AT_ONCE:
+            self.drain(len(self.tables[row]))
         self.tables[row] = []
         self.held[row] = self.first[row] = self.named[row] = 0

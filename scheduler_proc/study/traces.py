@@ -79,17 +79,17 @@ def agent_loops(rate: float, seconds: float, seed: int = 0, *, turns: int = 8) -
 def two_tenants(
     rate: float, seconds: float, seed: int = 0, *, greedy: float = 4.0, light: bool = True
 ) -> list[Arrival]:
-    """A light tenant at `rate`, and one that sends `greedy` times as much, all of it early."""
+    """A light tenant that reads documents at `rate`, and one that sends `greedy` times as many requests."""
     random = Random(f"light {seed}")
     found: list[Arrival] = []
     at = 0.0
     while light and (at := at + random.expovariate(rate)) < seconds:
-        prompt = _words(random, _length(random, 1500, 0.5, 6000))
+        prompt = _words(random, _length(random, 4000, 0.5, 12_000))
         found.append(Arrival(at, pack_i32(prompt), _length(random, 100, 0.5, 400), 512, "light"))
     random, at = Random(f"greedy {seed}"), 0.0
     while greedy and (at := at + random.expovariate(rate * greedy)) < seconds:
         prompt = _words(random, _length(random, 1500, 0.5, 6000))
-        found.append(Arrival(at, pack_i32(prompt), _length(random, 150, 0.5, 400), 512, "greedy"))
+        found.append(Arrival(at, pack_i32(prompt), _length(random, 24, 0.5, 100), 128, "greedy"))
     return sorted(found, key=lambda arrival: arrival.at)
 
 

@@ -14,9 +14,9 @@ class Deadline(Fcfs):
     """Least slack first: by the latest moment at which the reading of the prompt must begin.
 
     That is where the first token is due, `target_ttft` seconds behind the arrival or at the request's own
-    deadline, less the time to read the prompt. Over capacity the least slack alone would make everybody late:
-    who cannot be in time any more stands in a second line, by arrival. It gets every eighth start, so that
-    nobody starves, and whatever the first line leaves.
+    deadline, less the time to read the prompt behind the steps in flight. Over capacity the least slack alone
+    would make everybody late: who cannot be in time any more stands in a second line, by arrival. It gets
+    every eighth start, so that nobody starves, and whatever the first line leaves.
     """
 
     def __init__(self, target_ttft: float) -> None:
@@ -24,16 +24,18 @@ class Deadline(Fcfs):
         self._target = target_ttft or _PATIENCE
         self._late = Line()
         self._starts = 0  # since the last one from the second line
+        self._next_is_late = False
 
     def arrive(self, request: Request, reading: float) -> None:
-        request.key = min(request.arrived + self._target, request.deadline) - reading
+        # One step that stalled makes the expected reading long: half of the time always remains to start in.
+        due = min(request.arrived + self._target, request.deadline)
+        request.key = due - min(reading, (due - request.arrived) / 2)
 
     def head(self, now: float) -> Choice | None:
         in_time = self._in_time(now)
         late = self._late.front()
-        if late is not None and (in_time is None or self._starts >= _LATE_EVERY - 1):
-            return late[1]
-        return in_time
+        self._next_is_late = late is not None and (in_time is None or self._starts >= _LATE_EVERY - 1)
+        return late[1] if late is not None and self._next_is_late else in_time
 
     def _in_time(self, now: float) -> Choice | None:
         while (front := self._line.front()) is not None:
@@ -45,8 +47,7 @@ class Deadline(Fcfs):
         return None
 
     def start(self, choice: Choice, tokens: int) -> None:
-        late = self._late.front()
-        self._starts = 0 if late is None or late[1] is choice else self._starts + 1
+        self._starts = 0 if self._next_is_late else self._starts + 1
 
     def lines(self) -> Iterable[Line]:
         return self._line, self._late

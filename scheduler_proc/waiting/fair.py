@@ -91,14 +91,16 @@ class Fair:
 
     def start(self, choice: Choice, tokens: int) -> None:
         index = choice.request.tenant
-        self._floor = max(self._floor, float(self._counters[index]))
+        # Its place while it runs: what its tenant is charged from now on must not put it behind others.
+        choice.request.key = float(self._counters[index])
+        self._floor = max(self._floor, choice.request.key)
         self._counters[index] += tokens * self._scale[index]
 
     def served(self, tenants: NDArray[np.int64]) -> None:
         np.add.at(self._counters, tenants, _GENERATED * self._scale[tenants])
 
     def place(self, request: Request) -> float:
-        return float(self._counters[request.tenant])
+        return request.key
 
     def outranks(self, request: Request, running: Request) -> bool:
         return False

@@ -1,6 +1,7 @@
 """The queue: choices in the order of the policy, and requests that wait for their first step counted."""
 
-from ..core.request import Choice, State
+from ..core.request import Choice, Request, State
+from .demand import Demand
 from .order import Order
 from .reasons import WaitClock
 
@@ -16,8 +17,17 @@ class Waiting:
         self._tickets = 0
         self._entries = 0  # in the order's lines, at most
         self.num_choices = 0
-        self.num_new = 0  # requests that no step has computed yet
-        self.num_new_tokens = 0  # prompt tokens of those
+        self.new = Demand()  # of requests that no step has computed yet
+
+    @property
+    def num_new(self) -> int:
+        """Requests that no step has computed yet."""
+        return self.new.requests
+
+    @property
+    def num_new_tokens(self) -> int:
+        """Prompt tokens of those."""
+        return self.new.tokens
 
     @property
     def blocked(self) -> str:
@@ -41,8 +51,7 @@ class Waiting:
         self.num_choices += 1
         if request.started < 0 and not request.is_new:
             request.is_new = True
-            self.num_new += 1
-            self.num_new_tokens += request.prompt_len
+            self.new.add(request)
 
     def head(self, now: float) -> Choice | None:
         """The choice that is next, still queued."""
@@ -69,8 +78,15 @@ class Waiting:
             self._entries = sum(map(len, lines))
         if request.is_new:
             request.is_new = False
-            self.num_new -= 1
-            self.num_new_tokens -= request.prompt_len
+            self.new.remove(request)
+
+    def bound_output(self, request: Request, most: int) -> None:
+        """From now on the choices of a request, which may wait here, have at most so many tokens."""
+        if request.is_new:
+            self.new.remove(request)
+        request.max_output = most
+        if request.is_new:
+            self.new.add(request)
 
     def choices(self) -> list[Choice]:
         """All that wait in line; for checks."""

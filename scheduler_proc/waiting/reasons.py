@@ -1,5 +1,10 @@
 """What the queue waited for, and how long: so that every request can be told what it waited for."""
 
+FOR_A_WORKER = "for a worker to be ready"
+BY_FORECAST = "for blocks, by the forecast"
+FOR_BLOCKS = "for blocks"
+MEMORY = frozenset({BY_FORECAST, FOR_BLOCKS})  # with these, a free row is of no use
+
 _LEAST = 0.5e-3  # seconds: what lasted less is not told
 
 Mark = tuple[float, dict[str, float]]  # a moment, and the seconds of each reason up to it

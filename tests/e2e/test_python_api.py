@@ -69,7 +69,10 @@ def sim() -> Iterator[LLM]:
         yield llm
 
 
-@pytest.mark.parametrize("name", ["batch", "stream", "llm_engine_loop"])
+@pytest.mark.parametrize(
+    "name",
+    ["batch", "stream", "llm_engine_loop", "n_samples", "beam_search", "logprobs", "structured_output"],
+)
 def test_example_says_paris(name: str) -> None:
     assert "Paris" in run_program(ROOT / "examples" / f"{name}.py")
 
@@ -220,7 +223,7 @@ def test_engine_outlives_its_event_loop() -> None:
 
 def test_dead_worker_is_named_and_leaves_no_orphan() -> None:
     before = set(processes())
-    with LLMEngine(sim_args(sim="step_ms=5")) as engine:
+    with LLMEngine(sim_args(sim="step_ms=5", max_restarts=0)) as engine:
         started = set(processes()) - before
         (worker,) = [child for child in started if "worker_proc" in " ".join(child.cmdline())]
         for name in "ab":

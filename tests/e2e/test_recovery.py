@@ -150,6 +150,7 @@ def test_a_drain_outlives_the_end_of_the_worker(model: Path) -> None:
         assert server.wait_exit(10) == 0
 
 
+@pytest.mark.full
 def test_a_storm_of_restarts_ends_the_server_with_the_child_s_own_words(model: Path) -> None:
     flags = ("--device", "sim", "--sim", "step_ms=1,crash_after=1", "--max-restarts", "1")
     with start_server(model, *flags) as server:
@@ -166,6 +167,7 @@ def test_a_storm_of_restarts_ends_the_server_with_the_child_s_own_words(model: P
         assert last.endswith("restarts did not help")
 
 
+@pytest.mark.full
 def test_a_request_that_kills_the_worker_is_refused_and_the_others_go_on(model: Path) -> None:
     flags = ("--device", "sim", "--sim", "step_ms=5,vocab=200,poison_token=250")
     with start_server(model, *flags) as server:

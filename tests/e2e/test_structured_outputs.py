@@ -9,6 +9,7 @@ import pytest
 
 from octavo import LLM, SamplingParams, StructuredOutputsParams
 from octavo.tests.support.demo import demo_model
+from octavo.tests.support.json_schemas import schemas
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -55,6 +56,24 @@ def test_outputs_obey_side_by_side(llm: LLM) -> None:
             assert re.fullmatch(kind.regex, choice.text)
         else:
             assert choice.text in (kind.choice or ["yes", "no thanks"])
+
+
+@pytest.mark.parametrize("every", [13, pytest.param(1, marks=pytest.mark.full)], ids=["some", "all"])
+def test_outputs_validate_against_schemas_of_all_keywords(llm: LLM, every: int) -> None:
+    asked = schemas()[::every]
+    assert every > 1 or len(asked) == 200
+    params = [
+        SamplingParams(seed=place, max_tokens=200, structured_outputs=StructuredOutputsParams(json=schema))
+        for place, (_, schema) in enumerate(asked)
+    ]
+    outputs = llm.generate(["Some JSON: "] * len(asked), params, use_tqdm=False)
+    for (name, schema), output in zip(asked, outputs, strict=True):
+        (choice,) = output.outputs
+        assert (output.error, choice.finish_reason) == (None, "stop"), (name, choice.text)
+        # Its own check of `time` is that of draft 3, without an offset.
+        formats = jsonschema.FormatChecker(["date", "uuid", "ipv4"])
+        validator = jsonschema.Draft202012Validator(schema, format_checker=formats)
+        validator.validate(json.loads(choice.text))
 
 
 def test_a_bad_grammar_harms_nobody(llm: LLM) -> None:

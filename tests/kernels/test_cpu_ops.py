@@ -1,5 +1,7 @@
 """The CPU forms against the plain references, at odd sizes."""
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 
@@ -7,6 +9,17 @@ from octavo.kernels import cpu, reference
 
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
 DTYPES = list(TOLERANCE)
+
+
+@pytest.fixture(params=["native", "torch"])
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """With the native operators, which are for bfloat16, and without."""
+    monkeypatch.setenv("OCTAVO_NATIVE", "1" if request.param == "native" else "0")
+    cpu.native_ops.cache_clear()
+    if request.param == "native" and cpu.native_ops() is None:
+        pytest.skip("this machine has no C compiler")
+    yield
+    cpu.native_ops.cache_clear()
 
 
 def randn(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -20,6 +33,7 @@ def assert_close(found: torch.Tensor, expected: torch.Tensor) -> None:
     assert float(error) < TOLERANCE[expected.dtype]
 
 
+@pytest.mark.usefixtures("form")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(1, 63), (5, 576), (3, 4, 24)])
 def test_rms_norm(shape: tuple[int, ...], dtype: torch.dtype) -> None:
@@ -29,6 +43,7 @@ def test_rms_norm(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     assert torch.equal(x, before)
 
 
+@pytest.mark.usefixtures("form")
 @pytest.mark.parametrize("stream", DTYPES)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_add_rms_norm(dtype: torch.dtype, stream: torch.dtype) -> None:
@@ -52,18 +67,36 @@ def test_gated_activations(dtype: torch.dtype, num_tokens: int) -> None:
     assert_close(cpu.gelu_tanh_mul(x), reference.gelu_tanh_mul(x))
 
 
+@pytest.mark.usefixtures("form")
 @pytest.mark.parametrize("dtype", [*DTYPES, torch.float16])
 @pytest.mark.parametrize("num_tokens", [1, 2, 33])
 @pytest.mark.parametrize("bias", [False, True])
-def test_linear(dtype: torch.dtype, num_tokens: int, bias: bool) -> None:
+@pytest.mark.parametrize("keep_plain", [False, True])
+def test_linear(dtype: torch.dtype, num_tokens: int, bias: bool, keep_plain: bool) -> None:
     x, weight = randn(num_tokens, 60, dtype=dtype), randn(75, 60, dtype=dtype)
     b = randn(75, dtype=dtype) if bias else None
     expected = x.double() @ weight.double().T + (0.0 if b is None else b.double())
-    found = cpu.linear(x, cpu.pack_linear(weight), b)
+    found = cpu.linear(x, cpu.pack_linear(weight, keep_plain=keep_plain), b)
     assert found.dtype == dtype
     assert float((found.double() - expected).norm() / expected.norm()) < 5e-3
 
 
+@pytest.mark.usefixtures("form")
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.float16])
+@pytest.mark.parametrize("num_tokens", [1, 33])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("activation", ["silu", "gelu_tanh"])
+def test_gated_linear(dtype: torch.dtype, num_tokens: int, bias: bool, activation: str) -> None:
+    x, weight = randn(num_tokens, 60, dtype=dtype), randn(2 * 75, 60, dtype=dtype)
+    b = randn(2 * 75, dtype=dtype) if bias else None
+    whole = (x.double() @ weight.double().T + (0.0 if b is None else b.double())).float()
+    expected = reference.silu_mul(whole) if activation == "silu" else reference.gelu_tanh_mul(whole)
+    found = cpu.gated_linear(x, cpu.pack_gated(weight, keep_plain=True), b, activation)
+    assert found.dtype == dtype
+    assert float((found.float() - expected).norm() / expected.norm()) < 1e-2
+
+
+@pytest.mark.usefixtures("form")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("rot_dim", [24, 16])
 def test_apply_rope(dtype: torch.dtype, rot_dim: int) -> None:
@@ -89,16 +122,23 @@ STEPS = {
 }
 
 
+@pytest.mark.usefixtures("form")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("window", "softcap"), [(0, 0.0), (20, 0.0), (0, 0.5), (20, 0.5)])
-@pytest.mark.parametrize("heads", [(4, 2), (3, 3), (6, 1)])
+@pytest.mark.parametrize(("heads", "dim"), [((4, 2), 24), ((3, 3), 64), ((6, 1), 128)])
 @pytest.mark.parametrize("name", STEPS)
 @pytest.mark.parametrize("shuffled", [True, False])
 def test_attend(
-    name: str, heads: tuple[int, int], window: int, softcap: float, dtype: torch.dtype, shuffled: bool
+    name: str,
+    heads: tuple[int, int],
+    dim: int,
+    window: int,
+    softcap: float,
+    dtype: torch.dtype,
+    shuffled: bool,
 ) -> None:
     num_heads, num_kv_heads = heads
-    dim, block_size, num_blocks = 24, 16, 400
+    block_size, num_blocks = 16, 400
     rows = STEPS[name]
     seq_lens, counts = [length for length, _ in rows], [count for _, count in rows]
     first = [sum(counts[:row]) for row in range(len(rows))]
@@ -145,6 +185,7 @@ def make_columns(num_rows: int, **fields: torch.Tensor) -> reference.SamplingCol
     )
 
 
+@pytest.mark.usefixtures("form")
 @pytest.mark.parametrize("filtered", [False, True])
 def test_sample_draws_what_the_reference_draws(filtered: bool) -> None:
     num_rows, vocab = 40, 1000

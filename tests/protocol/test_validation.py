@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from octavo.protocol.errors import ContextLengthError, InvalidRequestError
 from octavo.protocol.lifecycle import ModelLimits
 from octavo.protocol.sampling import SamplingParams
-from octavo.protocol.validation import check_params, check_prompt, output_room
+from octavo.protocol.validation import check_params, check_priority, check_prompt, output_room
 
 VOCAB, M = 1000, 64
 
@@ -101,3 +101,14 @@ def test_what_is_accepted_always_fits(
     assert room >= 1
     assert prompt_len + room <= min(max_model_len, max_request_tokens)
     assert room == max_tokens or max_tokens is None
+
+
+@pytest.mark.parametrize("priority", [2**63, -(2**63) - 1, 10**400])
+def test_a_priority_that_no_message_can_carry_is_refused(priority: int) -> None:
+    with pytest.raises(InvalidRequestError, match="priority must be in"):
+        check_priority(priority)
+
+
+def test_a_priority_at_either_end_is_taken() -> None:
+    check_priority(2**63 - 1)
+    check_priority(-(2**63))

@@ -108,7 +108,8 @@ class FakeWorker:
         self.scheduler: int | None = None
         self.last_step = 0
         self.computed = 0  # tokens
-        self.fail_rows: dict[int, str] = {}  # rows that fail in the next step
+        self.fail_rows: dict[int, str] = {}  # rows that fail in the next step, and why
+        self.fail_param = ""  # the field at fault
 
     def execute(self, plan: StepPlan) -> StepResult:
         assert plan.worker == self.incarnation
@@ -144,7 +145,8 @@ class FakeWorker:
         # All rows write before any reads, as on a device: blocks shared too early show.
         for row, start, count, samples in lines:
             self._write(self.rows[row], start, count, samples)
-        errors = tuple(RowError(row, self.fail_rows.pop(row)) for row in columns[0] if row in self.fail_rows)
+        failing = [row for row in columns[0] if row in self.fail_rows]
+        errors = tuple(RowError(row, self.fail_rows.pop(row), self.fail_param) for row in failing)
         failed = {error.row for error in errors}
         for row, start, count, samples in lines:
             # A failed row goes on with whatever was drawn: the plan behind may compute it.

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from octavo.protocol.ids import FinishReason
 from octavo.scheduler_proc.batching.admission import peak_blocks
 from octavo.scheduler_proc.batching.lengths import OutputLengths
-from octavo.scheduler_proc.waiting.forecast import QueueForecast
 
 from .world import World, make_scheduler
 
@@ -26,7 +25,7 @@ def test_lengths_to_come_are_a_high_quantile_of_those_that_were_longer() -> None
     left = np.array([1000, 1000, 50])
     assert lengths.remaining(np.array([0, 600, 0]), left).tolist() == [512, 600, 50]
     for length in range(1, 101):
-        lengths.add(length)
+        lengths.add(length, whole=True)
     assert lengths.remaining(np.array([0, 50, 100]), np.array([1000] * 3)).tolist() == [91, 46, 100]
     assert lengths.remaining(np.array([0]), np.array([7])).tolist() == [7]
 
@@ -127,23 +126,12 @@ def test_the_queue_is_bounded_by_prompt_tokens() -> None:
     assert alone.submit([2] * 30).rejected is None, "one request is never too many"
 
 
-def test_the_forecast_follows_how_fast_the_queue_moves() -> None:
-    forecast = QueueForecast()
-    assert forecast.wait(0) == 0.0 and forecast.wait(3) == -1.0
-    for second in range(10):
-        forecast.moved(float(second), waiting=5)
-    assert forecast.wait(3) == 4.0
-    forecast.moved(10.0, waiting=0)
-    forecast.moved(500.0, waiting=1)
-    assert forecast.wait(3) == 4.0, "an idle server says nothing about the queue"
-
-
 def test_chats_without_max_tokens_all_run() -> None:
     world = make_scheduler(
         num_blocks=2400,
         block_size=64,
         groups=1,
-        max_model_len=131_072 // 2,
+        max_model_len=131_072,
         max_num_seqs=256,
         max_num_batched_tokens=2048,
         validate=False,

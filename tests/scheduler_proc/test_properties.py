@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from octavo.protocol.columns import unpack_i32
 from octavo.protocol.ids import FinishReason
+from octavo.protocol.lifecycle import ProcessEnded
+from octavo.scheduler_proc.core.events import FromSupervisor
 from octavo.scheduler_proc.core.scheduler import Scheduler
 
 from .fake_worker import VOCAB
@@ -128,11 +130,15 @@ def _take_up(old: Sent, world: World) -> Sent:
 
 
 def _rare(random: Random, world: World, sent: list[Sent], open_requests: list[Sent]) -> None:
-    rare = random.choice(["restart", "lose", "gone", "again", "higher", "fail", "nothing", "nothing"])
+    rare = random.choice(["restart", "lose", "crash", "gone", "again", "higher", "fail", "nothing"])
     if rare == "restart":
         world.start_worker()
     elif rare == "lose":
         world.lose_worker()
+    elif rare == "crash" and world.worker is not None:
+        world.plans.clear()
+        world.worker = None
+        world.handle(FromSupervisor(world.now, ProcessEnded(0, 0, 4711, True, "was ended by SIGABRT")))
     elif rare == "gone" and random.random() < 0.3:
         world.client_gone(b"client-1")
     elif rare == "again" and open_requests:

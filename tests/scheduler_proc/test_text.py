@@ -94,7 +94,7 @@ def test_o40_preemption_changes_no_text() -> None:
     for temperature in (0.0, 1.0):
         # Three blocks of prompt and three of output; the pool holds one and a half requests.
         world = make_scheduler(num_blocks=9, groups=1, max_num_batched_tokens=64)
-        world.core.state.lengths.add(1)  # the forecast expects short answers
+        world.core.state.lengths.add(1, whole=True)  # the forecast expects short answers
         requests = [
             world.submit(range(2, 14), max_tokens=12, ignore_eos=True, temperature=temperature, seed=seed)
             for seed in (1, 2)
@@ -109,7 +109,7 @@ def test_o40_preemption_takes_the_result_in_flight_first() -> None:
     # No row can end by a token or by count: waiting for results frees nothing, so the preempted choice still
     # has tokens in flight, and they are neither lost nor doubled.
     world = make_scheduler(num_blocks=8, groups=1, enable_prefix_caching=False)
-    world.core.state.lengths.add(1)
+    world.core.state.lengths.add(1, whole=True)
     requests = [
         world.submit([2, 3, 4, seed], max_tokens=20, ignore_eos=True, seed=seed) for seed in (2, 3, 4)
     ]

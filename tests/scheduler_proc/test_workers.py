@@ -1,5 +1,6 @@
 """Lives of workers: starts, restarts, faults, results that do not fit."""
 
+import pytest
 from msgspec.structs import replace
 
 from octavo.protocol.codec import FINGERPRINT
@@ -86,7 +87,10 @@ def test_a_failed_worker_says_why() -> None:
     assert "other schema" in world.core.state.readiness()[1]
 
 
-def test_one_row_that_fails_ends_its_request_alone() -> None:
+@pytest.mark.parametrize(
+    ("param", "kind"), [("", "RequestFailedError"), ("structured_outputs", "InvalidRequestError")]
+)
+def test_one_row_that_fails_ends_its_request_alone(param: str, kind: str) -> None:
     world = make_scheduler()
     failing = world.submit([2, 3, 4], n=2, max_tokens=12, ignore_eos=True)
     other = world.submit([5, 6], max_tokens=12, ignore_eos=True)
@@ -94,10 +98,11 @@ def test_one_row_that_fails_ends_its_request_alone() -> None:
     assert world.worker is not None
     row = next(row for row, held in world.worker.rows.items() if held.new.prompt_len == 3)
     world.worker.fail_rows[row] = "NaN in its logits"
+    world.worker.fail_param = param
     world.run()
     for answer in failing.answers:
         assert answer.finish is FinishReason.ERROR and answer.fault is not None
-        assert answer.fault.kind == "RequestFailedError" and "NaN" in answer.fault.message
+        assert answer.fault.kind == kind and "NaN" in answer.fault.message
     world.check(failing)
     world.check(other)
     assert len(other.tokens) == 12

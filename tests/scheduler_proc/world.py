@@ -233,7 +233,7 @@ class World:
         for _ in range(most):
             self.turn()
             if not self.plans and not self.other_plans:
-                if self.core.state.gather_until < float("inf"):
+                if self.core.state.gather_until < float("inf") or self.core.next_turn() == 0.0:
                     continue
                 break
             self.step()

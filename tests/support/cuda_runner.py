@@ -1,6 +1,8 @@
 """A CUDA runner for a model folder: on a device, or on the CPU with interpreted kernels."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -48,9 +50,20 @@ def make_interpreted_runner(model: Path, **fields: object) -> CudaRunner:
     config = cuda_config(model, **fields)
     device = host_device()
     arena = Arena(device.name)
-    ops = CudaOps(arena)
+    ops = CudaOps(arena, config.quantization)
     loaded = load_model(config, StartPhases("start"), device=device.name, ops=ops)
     build = Build(config, device, loaded, ops, arena)
     for size in largest_sizes(build.sizes):
         build.computation.warm(size)
     return build.finish(KVGroup(num_blocks=config.num_blocks, block_size=build.block_size))
+
+
+@contextmanager
+def watched_logits(runner: CudaRunner) -> Iterator[list[torch.Tensor]]:
+    """The logits of each step, padding lines included; the runner must not replay graphs."""
+    drawing = runner.computation._parts.drawing
+    seen: list[torch.Tensor] = []
+    original = drawing.draw
+    drawing.draw = lambda logits, size: (seen.append(logits.clone()), original(logits, size))[1]
+    yield seen
+    drawing.draw = original

@@ -16,10 +16,12 @@ from octavo.protocol.lifecycle import ModelLimits
 from octavo.protocol.replies import (
     Accepted,
     Deltas,
+    EngineStats,
     Fault,
     LogprobColumns,
     PromptLogprobs,
     Rejected,
+    Snapshot,
     Start,
     Status,
     Story,
@@ -145,6 +147,11 @@ class ScriptedScheduler:
             self._drop(client, message.request, message.choice)
         elif isinstance(message, Alive):
             self._send(client, Status(self._incarnation, self.ready, "" if self.ready else "loading"))
+        elif isinstance(message, Query) and not message.name:
+            stats = EngineStats(
+                **{**dict.fromkeys(EngineStats.__struct_fields__, 0), "running": self.num_open}
+            )
+            self._send(client, Snapshot(message.token, stats))
         elif isinstance(message, Query):
             entries = (StoryEntry(1.5, "queued", "2 ahead"),) if message.name.startswith("known") else ()
             self._send(client, Story(message.token, message.name, entries))

@@ -320,4 +320,4 @@ def test_every_size_of_vocabulary_reaches_its_ends(vocab: int) -> None:
         logits[:, token] = 5.0
         seeds = torch.arange(2)
         assert cpu.draw_greedy(logits).tolist() == [token] * 2
-        assert cpu.draw_inverse_cdf(logits, seeds, seeds, seeds).tolist() == [token] * 2
+        assert cpu.draw_inverse_cdf(logits, torch.ones(2), seeds, seeds, seeds).tolist() == [token] * 2

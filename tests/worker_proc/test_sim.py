@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from octavo.protocol.config import WorkerConfig
 from octavo.protocol.errors import ModelError, UsageError
 from octavo.protocol.sampling import SamplingParams
+from octavo.protocol.structured import StructuredOutputsParams
 from octavo.worker_proc.phases import StartPhases
 from octavo.worker_proc.sim.load import load_sim
 from octavo.worker_proc.sim.options import parse_options
@@ -150,6 +151,15 @@ def test_an_injected_row_error_hits_one_row() -> None:
     assert [choice.output for choice in choices][3] == alone(PROMPT[3:], 1)
 
 
+def test_what_needs_a_model_is_the_request_s_fault() -> None:
+    driver = Driver(make_runner())
+    driver.add(PROMPT)
+    driver.add(PROMPT, SamplingParams(structured_outputs=StructuredOutputsParams(regex="a")))
+    output = driver.step()
+    assert [(error.row, error.param) for error in output.errors] == [(1, "structured_outputs")]
+    assert output.rows.tolist() == [0]
+
+
 def test_an_injected_crash_comes_behind_its_step() -> None:
     driver = Driver(make_runner("crash_after=2"))
     driver.add(PROMPT)
@@ -171,7 +181,7 @@ def test_a_failed_load_is_a_model_error() -> None:
         make_runner("fail_load=1")
 
 
-@pytest.mark.parametrize("text", ["nonsense", "step_ms=fast", "speed=1", "groups=0", "window=1"])
+@pytest.mark.parametrize("text", ["nonsense", "step_ms=fast", "speed=1", "groups=0", "window=1", "model=gpt"])
 def test_wrong_options_are_named(text: str) -> None:
     with pytest.raises(UsageError, match=text.split("=")[0]):
         parse_options(text)

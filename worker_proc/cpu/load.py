@@ -12,11 +12,13 @@ from ..phases import StartPhases
 from .attention import CpuAttention
 from .kv_size import size_kv_groups
 from .memory import prepare_heap
+from .ops import CpuOps
 from .runner import CpuRunner
 
 _log = logging.getLogger(__name__)
 
 _BLOCK_SIZE = 16
+_SECOND_FORM_BYTES = 512 << 20  # of weights also kept as a single row reads them fastest
 _HEAP_BYTES = (2 << 30) - (4 << 20)  # address space; the C library counts in 32 bits
 
 
@@ -25,7 +27,10 @@ def load_cpu(config: WorkerConfig, phases: StartPhases) -> CpuRunner:
     torch.set_num_threads(config.cpu_threads or len(os.sched_getaffinity(0)))
     torch.set_flush_denormal(True)
     prepare_heap(_HEAP_BYTES)
-    model, dtype = load_model(config, phases, device=torch.device("cpu"), ops=kernels)
+    phases.enter("compile")
+    kernels.native_ops()
+    ops = CpuOps(_SECOND_FORM_BYTES)
+    model, dtype = load_model(config, phases, device=torch.device("cpu"), ops=ops)
     phases.enter("kv")
     groups = size_kv_groups(model.config, config, dtype=dtype, block_size=config.block_size or _BLOCK_SIZE)
     attention = CpuAttention(model.config, groups, config.max_model_len, dtype)

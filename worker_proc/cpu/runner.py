@@ -54,7 +54,7 @@ class CpuRunner(ImmediateRunner):
             tokens=drawn.tokens[usable].astype(np.int32),
             device_ms=(time.perf_counter() - began) * 1e3,
             logprobs=drawn.logprobs,
-            errors=tuple(RowError(row, drawn.errors.get(row, _NO_TOKEN)) for row in rows[~usable].tolist()),
+            errors=tuple(drawn.errors.get(row, RowError(row, _NO_TOKEN)) for row in rows[~usable].tolist()),
             prompt_logprobs=prompts,
         )
 

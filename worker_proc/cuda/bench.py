@@ -16,14 +16,13 @@ from pathlib import Path
 
 import torch
 
+from ...kernels.bench.ceilings import Ceilings, measure_ceilings
 from ...protocol.config import WorkerConfig
 from ...protocol.sampling import SamplingParams
 from ...protocol.steps import StepPlan
 from ..made_plans import MadePlans
 from ..models import read_config
-from ..models.config import ModelConfig
 from ..phases import StartPhases, describe
-from .ceilings import Ceilings, measure_ceilings
 from .load import load_cuda
 from .profile import kernel_times
 from .runner import CudaRunner
@@ -54,7 +53,7 @@ def main() -> int:
     """Print a line for each measurement; returns 1 when one failed."""
     options = _options()
     ceilings = measure_ceilings()
-    _say(str(ceilings))
+    _say(f"{torch.cuda.get_device_name()}, {ceilings}")
     phases = StartPhases("start")
     phases.enter("import")
     runner = load_cuda(_config(options), phases)
@@ -83,6 +82,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--temperature", type=float, default=1.0)
     parser.add_argument("--top-p", type=float, default=1.0)
     parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--quantization", default="", help="fp8, or nothing")
     parser.add_argument("--block-size", type=int, default=0)
     parser.add_argument("--enforce-eager", action="store_true")
     parser.add_argument("--profile", action="store_true", help="times of kernels for each batch")
@@ -102,6 +102,7 @@ def _config(options: argparse.Namespace) -> WorkerConfig:
         eos_token_ids=(),
         load_format="dummy",
         dtype=options.dtype,
+        quantization=options.quantization,
         block_size=options.block_size,
         max_model_len=8192,
         max_num_batched_tokens=options.budget,
@@ -137,7 +138,7 @@ class _Bench:
         self._pipeline(plans.decodes(rows, context + step) for step in range(warm))
         measured = (plans.decodes(rows, context + warm + step) for step in range(steps))
         wall, device, host = self._pipeline(measured)
-        bound = _decode_bound(self._model, size, context, self._ceilings)
+        bound = self._decode_bound(size, context)
         self._note(Line(f"decode {size} at {context}", wall, device, host, size / wall * 1e3, bound))
         if self._options.profile:
             more = (plans.decodes(rows, context + warm + steps + step) for step in range(8))
@@ -155,7 +156,7 @@ class _Bench:
         self._pipeline(iter(makers[:1]))  # its graph or its kernels are there then
         self._runner.forget()
         wall, device, host = self._pipeline(iter(makers))
-        bound = 2 * self._model.num_weights * (tokens / len(makers)) / self._ceilings.flops * 1e3
+        bound = 2 * self._model.num_weights * (tokens / len(makers)) / self._product_rate * 1e3
         rate = tokens / (wall * len(makers)) * 1e3
         self._note(Line(f"prompts {count} x {length}", wall, device, host, rate, bound))
         if self._options.profile:
@@ -192,16 +193,23 @@ class _Bench:
             raise RuntimeError(f"a row failed: {output.errors[0].message}")
         return output.device_ms
 
+    @property
+    def _product_rate(self) -> float:
+        return self._ceilings.flops * (2 if self._options.quantization else 1)
+
+    def _decode_bound(self, size: int, context: int) -> float:
+        """Milliseconds to read the weights and the KV once, or to multiply, whichever is longer."""
+        model, head = self._model, self._model.vocab_size * self._model.hidden_size
+        embedding = 0 if model.tied_head else head
+        layers = model.num_weights - embedding - head
+        weights = layers * (1 if self._options.quantization else 2) + 2 * head
+        reads = weights + size * context * 4 * model.num_layers * model.kv_size
+        products = 2 * (layers / self._product_rate + head / self._ceilings.flops) * size
+        return max(reads / _READ, products) * 1e3
+
     def _note(self, line: Line) -> None:
         self.lines.append(line)
         _say(str(line))
-
-
-def _decode_bound(model: ModelConfig, size: int, context: int, ceilings: Ceilings) -> float:
-    """Milliseconds to read the weights and the KV once, or to multiply, whichever is longer."""
-    reads = 2 * model.num_weights + size * context * 4 * model.num_layers * model.kv_size
-    embedding = 0 if model.tied_head else 2 * model.vocab_size * model.hidden_size
-    return max((reads - embedding) / _READ, 2 * model.num_weights * size / ceilings.flops) * 1e3
 
 
 def _say(line: str) -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 import torch
 
 from ...protocol.config import WorkerConfig
-from ...protocol.errors import ModelError
+from ...protocol.errors import ModelError, UsageError
 from ...protocol.lifecycle import KVGroup
 from ..loading import LoadedModel, load_model
 from ..models import ModelConfig, read_config
 from ..phases import StartPhases
 from ..rows import RowTable
-from .model import Arena, CudaAttention, CudaOps
+from .model import Arena, CudaAttention, CudaOps, Fp8Layers, has_fp8_layers
 from .model.memory import DeviceMemory, size_kv_group
 from .rows import Intake, RowColumns, Staging
 from .rows.token_lists import ListPool
@@ -35,6 +35,7 @@ _GRAPH_TOKENS_SMALL = 2048  # a step of a model under a billion weights is bound
 _SMALL_MODEL = 1 << 30
 _CAPTURE_SECONDS = 2.5  # of a start; what is left is captured when the worker is idle
 _MIN_LISTS = 1 << 18
+_FP8_CAPABILITY = (8, 9)  # the first whose products take 8-bit floating point
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +68,9 @@ def load_cuda(config: WorkerConfig, phases: StartPhases) -> CudaRunner:
     _refuse_unsupported(read_config(Path(config.model_path)).within(config.max_model_len))
     phases.enter("device")
     device = cuda_device(config)
+    _refuse_old_device(config, device.name)
     arena = Arena(device.name)
-    ops = CudaOps(arena)
+    ops = CudaOps(arena, config.quantization)
     model = load_model(config, phases, device=device.name, ops=ops)
     phases.enter("kv")
     build = Build(config, device, model, ops, arena)
@@ -105,6 +107,16 @@ def _refuse_unsupported(model: ModelConfig) -> None:
         )
     if model.post_norms or model.activation != "silu" or model.experts is not None:
         raise ModelError(f"{model.architecture} runs on the CPU only: use --device cpu")
+
+
+def _refuse_old_device(config: WorkerConfig, device: torch.device) -> None:
+    major, minor = torch.cuda.get_device_capability(device)
+    if config.quantization and (major, minor) < _FP8_CAPABILITY:
+        raise UsageError(
+            f"quantization {config.quantization!r} needs a GPU of compute capability 8.9 or later, "
+            f"this one has {major}.{minor}",
+            param="quantization",
+        )
 
 
 class Build:
@@ -147,7 +159,14 @@ class Build:
         )
         self._attention.allocate(KVGroup(num_blocks=1, block_size=self.block_size))
         parts = DeviceParts(
-            decoder, ops, self._attention, self._columns, self._staging, buffers, self._drawing
+            model=decoder,
+            ops=ops,
+            fp8_layers=Fp8Layers(decoder, arena) if has_fp8_layers(decoder) else None,
+            attention=self._attention,
+            columns=self._columns,
+            staging=self._staging,
+            buffers=buffers,
+            drawing=self._drawing,
         )
         self.computation = Computation(parts, self.sizes, device.graphs)
 

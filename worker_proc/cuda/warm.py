@@ -10,9 +10,11 @@ Size = BodySize | HeadSize
 
 
 def largest_sizes(sizes: Sizes) -> list[Size]:
-    """The steps that need the most memory, with every option of the sampler; then all buffers exist."""
+    """The steps that need the most memory, with every option of the sampler, and the lone token's, which has
+    buffers of its own; then all buffers exist."""
     rows = sizes.rows[-1]
-    return [sizes.body(rows, sizes.tokens[-1], decodes_only=False), *_heads(rows)]
+    bodies = [sizes.body(rows, sizes.tokens[-1], decodes_only=False), sizes.body(1, 1, decodes_only=True)]
+    return [*bodies, *_heads(rows)]
 
 
 def forms(sizes: Sizes) -> list[Size]:

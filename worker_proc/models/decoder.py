@@ -7,7 +7,7 @@ from torch import Tensor
 
 from .config import ModelConfig
 from .experts import Experts
-from .layers import Attend, AttentionSpec, Linear, Ops
+from .layers import Attend, AttentionSpec, GatedLinear, Linear, Ops
 from .parameters import Parameters
 
 
@@ -32,12 +32,17 @@ class Layer:
         self.qkv = Linear(params, _qkv_parts(config, attn), hidden, bias=config.qkv_bias)
         self.o = Linear(params, [(f"{attn}.o_proj", hidden)], config.q_size, bias=config.o_bias)
         self.attention = _attention(config, params, attn, index)
-        self._activation = config.activation
         self._experts: Experts | None = None
         if config.experts is not None and index not in config.experts.dense_layers:
             self._experts = Experts(config.experts, params, prefix, hidden)
             return
-        self.gate_up = Linear(params, _gate_up_parts(config, mlp), hidden, bias=config.mlp_bias)
+        self.gate_up = GatedLinear(
+            params,
+            _gate_up_parts(config, mlp),
+            hidden,
+            bias=config.mlp_bias,
+            activation=config.activation,
+        )
         self.down = Linear(
             params, [(f"{mlp}.down_proj", hidden)], config.intermediate_size, bias=config.mlp_bias
         )
@@ -52,8 +57,7 @@ class Layer:
         """[num_tokens, hidden_size] from as much."""
         if self._experts is not None:
             return self._experts(ops, x)
-        gated = ops.gelu_tanh_mul if self._activation == "gelu_tanh" else ops.silu_mul
-        return self.down(gated(self.gate_up(x)))
+        return self.down(self.gate_up(x))
 
 
 class Decoder:
@@ -69,6 +73,7 @@ class Decoder:
             head = params.matrix([("lm_head.weight", config.vocab_size)], config.hidden_size)
         self._head: object = head
         self._norms = params.norms
+        self._dtype = params.dtype  # of what projections read; norms with wide weights give float32
         # Rounded as the embeddings are, since models were trained with that.
         self._embed_scale = torch.tensor(config.embed_scale, dtype=params.dtype).item()
         self._ops: Ops
@@ -83,7 +88,7 @@ class Decoder:
             layer.finish(ops)
             yield (index + 1) / len(self.layers)
         assert isinstance(self._head, Tensor)
-        self._head = ops.pack_linear(self._head)
+        self._head = ops.pack_head(self._head)
 
     def body(self, token_ids: Tensor, attend: Attend) -> tuple[Tensor, Tensor]:
         """Run all layers; returns the last layer's output and the residual stream it belongs to.
@@ -98,22 +103,23 @@ class Decoder:
         residual = ops.embed(token_ids, self.embed)
         if self._embed_scale != 1.0:
             residual.mul_(self._embed_scale)
-        normed = ops.rms_norm(residual, self.layers[0].input_norm, eps)
+        normed = ops.rms_norm(residual, self.layers[0].input_norm, eps).to(self._dtype)
         for layer, next_layer in zip(self.layers, [*self.layers[1:], None], strict=True):
             attended = layer.o(attend(layer.attention, layer.qkv(normed)))
             if layer.attended_norm is not None:
                 attended = ops.rms_norm(attended, layer.attended_norm, eps)
-            normed = ops.add_rms_norm(attended, residual, layer.post_norm, eps)
+            normed = ops.add_rms_norm(attended, residual, layer.post_norm, eps).to(self._dtype)
             out = layer.feed_forward(ops, normed)
             if layer.output_norm is not None:
                 out = ops.rms_norm(out, layer.output_norm, eps)
             if next_layer is not None:
-                normed = ops.add_rms_norm(out, residual, next_layer.input_norm, eps)
+                normed = ops.add_rms_norm(out, residual, next_layer.input_norm, eps).to(self._dtype)
         return out, residual
 
     def hidden(self, out: Tensor, residual: Tensor) -> Tensor:
         """Final hidden states [S, hidden_size] of lines [S, hidden_size] of what `body` returned."""
-        return self._ops.add_rms_norm(out, residual, self.final_norm, self.config.norm_eps)
+        normed = self._ops.add_rms_norm(out, residual, self.final_norm, self.config.norm_eps)
+        return normed.to(self._dtype)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits [S, vocab_size] of hidden states [S, hidden_size], in the model's dtype."""

@@ -15,19 +15,24 @@ class Ops(Protocol):
     def pack_linear(self, weight: Tensor) -> Any:
         """A weight [out, in] in the form that `linear` reads fastest."""
 
+    def pack_gated(self, weight: Tensor) -> Any:
+        """A weight [2 * out, in], the gate half first, in the form that `gated_linear` reads fastest."""
+
+    def pack_head(self, weight: Tensor) -> Any:
+        """The weight [vocab_size, hidden_size] of the logits, which may be the embeddings', for `linear`."""
+
     def embed(self, token_ids: Tensor, table: Tensor) -> Tensor:
         """Lines of `table` [vocab_size, hidden_size], in memory that the layers may add to."""
 
     def linear(self, x: Tensor, packed: Any, bias: Tensor | None) -> Tensor:
         """`x W^T + b`, [num_tokens, out]."""
 
+    def gated_linear(self, x: Tensor, packed: Any, bias: Tensor | None, activation: str) -> Tensor:
+        """`activation(gate) * up` of `x W^T + b`, [num_tokens, out]."""
+
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor: ...
 
     def add_rms_norm(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> Tensor: ...
-
-    def silu_mul(self, x: Tensor) -> Tensor: ...
-
-    def gelu_tanh_mul(self, x: Tensor) -> Tensor: ...
 
     def route(self, logits: Tensor, *, top_k: int, renormalize: bool) -> Any: ...
 
@@ -76,3 +81,27 @@ class Linear:
 
     def __call__(self, x: Tensor) -> Tensor:
         return self._ops.linear(x, self.weight, self.bias)
+
+
+class GatedLinear(Linear):
+    """The gate and the up projection of a feed-forward, and `activation(gate) * up`."""
+
+    def __init__(
+        self,
+        params: Parameters,
+        parts: Sequence[tuple[str, int]],
+        in_features: int,
+        *,
+        bias: bool,
+        activation: str,
+    ) -> None:
+        super().__init__(params, parts, in_features, bias=bias)
+        self._activation = activation
+
+    def finish(self, ops: Ops) -> None:
+        assert isinstance(self.weight, Tensor)
+        self.weight = ops.pack_gated(self.weight)
+        self._ops = ops
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self._ops.gated_linear(x, self.weight, self.bias, self._activation)

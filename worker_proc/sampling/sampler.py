@@ -10,7 +10,7 @@ from torch import Tensor
 from ...kernels import cpu as kernels
 from ...kernels.reference import NO_TOKEN, compute_logprobs
 from ...protocol.replies import LogprobColumns
-from ...protocol.steps import NewRow
+from ...protocol.steps import NewRow, RowError
 from ..guided import GuideError, Guides
 from ..logprob_columns import LogprobWriter
 from ..rows import Int64s, RowTable
@@ -24,7 +24,7 @@ class Drawn(NamedTuple):
     """[S], -1 for a row without a distribution."""
     logprobs: LogprobColumns | None
     """Of the tokens that are not -1, in their order."""
-    errors: dict[int, str]
+    errors: dict[int, RowError]
     """Why a row has no token, where more is known than that."""
 
 
@@ -38,7 +38,7 @@ class Masked:
 
     def __init__(self, logits: Tensor, rows: Int64s, guides: Guides) -> None:
         self.logits = logits
-        self.errors: dict[int, str] = {}
+        self.errors: dict[int, RowError] = {}
         self._guides = guides
         self._drawing: list[tuple[int, int]] = []  # line and row that draw under a mask
         self._ended: list[tuple[int, int]] = []
@@ -66,7 +66,7 @@ class Masked:
             try:
                 ended = self._guides.fill(row, words)
             except GuideError as error:
-                self.errors[row] = str(error)
+                self.errors[row] = RowError(row, str(error), param="structured_outputs")
                 self._failed.append(line)
                 words.fill(-1)
                 continue

@@ -16,8 +16,6 @@ from ..runner import ImmediateRunner, StepOutput
 from .options import SimOptions
 from .shadow_kv import ShadowKV, UInt64s, mix
 
-_NO_MODEL = "structured_outputs and prompt_logprobs need a model, and the simulated device has none"
-
 
 class SimulatedFaultError(Exception):
     """The device fails because it was told to."""
@@ -95,13 +93,18 @@ class SimRunner(ImmediateRunner):
         others = np.where(tokens == eos, (eos + 1) % self.vocab_size, tokens)
         return np.where(ends, eos, others)
 
+    def _needing_model(self, row: int) -> RowError:
+        guided = self._params[row].structured_outputs is not None
+        param = "structured_outputs" if guided else "prompt_logprobs"
+        return RowError(row, f"{param}: the simulated device has no model for it", param)
+
     def _output(self, rows: Int64s, tokens: Int64s, device_ms: float) -> StepOutput:
         numbers = self._num_drawn + 1 + np.arange(len(rows))
         every = self._options.error_row_every
         failed = numbers % every == 0 if every else np.zeros(len(rows), np.bool_)
         errors = tuple(RowError(row, "the simulated device failed this row") for row in rows[failed].tolist())
         if (needs_model := self._needs_model[rows] & ~failed).any():
-            errors += tuple(RowError(row, _NO_MODEL) for row in rows[needs_model].tolist())
+            errors += tuple(self._needing_model(row) for row in rows[needs_model].tolist())
             failed |= needs_model
         rows, tokens = rows[~failed], tokens[~failed]
         writer = LogprobWriter()
@@ -118,10 +121,11 @@ class SimRunner(ImmediateRunner):
         writer.add(token, -0.5, 1, others, values)
 
     def _take_time(self, began: float, inputs: StepInputs) -> None:
-        options = self._options
-        context = float((inputs.start + inputs.num_tokens).sum())
-        micros = options.row_us * len(inputs.rows) + options.prefill_us * len(inputs.positions)
-        seconds = options.step_ms / 1e3 + (micros + options.kv_us * context / 1e3) / 1e6
+        start, count = inputs.start, inputs.num_tokens
+        chunks = count > 1
+        attended = float((count[chunks] * (start[chunks] + count[chunks] / 2)).sum())
+        context = int((start + count).sum())
+        seconds = self._options.cost.seconds(len(inputs.rows), len(inputs.positions), context, attended)
         left = began + seconds - time.perf_counter()
         if left > 0:
             time.sleep(left)

@@ -67,6 +67,7 @@ class Progress:
         self._reported = True
         began = self._stream
         summary = RequestSummary(
+            name=self._job.name,
             finished_reason=reason,
             prompt_tokens=len(self._job.prompt_ids),
             generation_tokens=self.num_tokens,

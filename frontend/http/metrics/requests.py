@@ -7,6 +7,7 @@ import msgspec
 from prometheus_client import CollectorRegistry, Counter
 
 from .pending import PendingHistogram
+from .recent import RecentRequests
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ _TOKENS = tuple(2.0**power for power in range(21))
 class RequestSummary(msgspec.Struct, gc=False):
     """What a request came to. Times are in seconds, None where it did not get so far."""
 
+    name: str
     finished_reason: str  # of the choice that fared worst
     prompt_tokens: int
     generation_tokens: int
@@ -97,6 +99,7 @@ class RequestMetrics:
             "How late the frontend's loop runs what is due. Rising: it needs more frontend processes.",
             _LATENCY,
         )
+        self.recent = RecentRequests()
         self._new_prompt_tokens = 0
         self._new_tokens = 0
         self._broken = False
@@ -117,6 +120,15 @@ class RequestMetrics:
 
     def ended(self, summary: RequestSummary) -> None:
         """A request has ended, however it did; everything counted so far is written."""
+        self.recent.add(
+            summary.name,
+            summary.finished_reason,
+            summary.prompt_tokens,
+            summary.generation_tokens,
+            e2e=summary.e2e,
+            queued=summary.queued,
+            prefill=summary.prefill,
+        )
         self._e2e.add(summary.e2e)
         self._prompt_size.add(summary.prompt_tokens)
         self._output_size.add(summary.generation_tokens)

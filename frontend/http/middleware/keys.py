@@ -9,7 +9,8 @@ from ....protocol.errors import AuthenticationError
 from ..responses.errors import error_response
 
 _KEY = "octavo.key"
-_OPEN = frozenset({"/health", "/health/live"})
+# The front page holds nothing of the server: what it shows it asks for, with a key.
+_OPEN = frozenset({"/", "/health", "/health/live"})
 
 
 def key_name(scope: Scope) -> str:

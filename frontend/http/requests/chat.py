@@ -22,11 +22,15 @@ class ContentPart(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     uuid: str | None = None
 
 
-class FunctionOfCall(msgspec.Struct, forbid_unknown_fields=True):
+class FunctionOfCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The function of an earlier call, with the arguments as JSON text or as an object."""
 
     name: str
     arguments: str | dict[str, Json]
+    parsed_arguments: Json = None  # what a client made of the arguments
+
+    def __post_init__(self) -> None:
+        self.parsed_arguments = None  # no template shall print it
 
 
 class ToolCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -53,6 +57,10 @@ class Message(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     annotations: Json = None
     audio: None = None
     function_call: None = None
+    parsed: Json = None  # what a client made of the content
+
+    def __post_init__(self) -> None:
+        self.parsed = None  # no template shall print it
 
 
 class ChatRequest(GenerationRequest, kw_only=True):

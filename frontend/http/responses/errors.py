@@ -8,7 +8,25 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ....protocol.errors import InvalidRequestError, OctavoError
+from ....protocol.errors import InvalidRequestError, OctavoError, UnsupportedError
+
+# What other servers of OpenAI's API have and this one has not, by the beginning of its path.
+_NOT_SUPPORTED = {
+    "/v1/embeddings": "embeddings are",
+    "/v1/responses": "the Responses API is",
+    "/v1/conversations": "the Conversations API is",
+    "/v1/assistants": "the Assistants API is",
+    "/v1/threads": "the Assistants API is",
+    "/v1/batches": "the Batch API is",
+    "/v1/files": "files are",
+    "/v1/vector_stores": "vector stores are",
+    "/v1/fine_tuning": "fine-tuning is",
+    "/v1/images": "images are",
+    "/v1/audio": "audio is",
+    "/v1/moderations": "moderations are",
+    "/v1/rerank": "reranking is",
+    "/v1/score": "scoring is",
+}
 
 
 class ErrorDetail(msgspec.Struct):
@@ -41,6 +59,7 @@ def error_response(error: Exception) -> Response:
     headers = {}
     if isinstance(error, OctavoError) and error.retry_after:
         headers["retry-after"] = str(max(1, math.ceil(error.retry_after)))
+        headers["retry-after-ms"] = str(max(1, round(error.retry_after * 1e3)))
     if status == HTTPStatus.UNAUTHORIZED:
         headers["www-authenticate"] = "Bearer"
     return Response(error_body(error), status, headers, media_type="application/json")
@@ -55,11 +74,20 @@ async def http_error(request: Request, error: Exception) -> Response:
     """Handler of the framework's: no such path, or not with this method."""
     assert isinstance(error, HTTPException)
     phrase = HTTPStatus(error.status_code).phrase
-    message = error.detail
-    if message == phrase and error.status_code == HTTPStatus.NOT_FOUND:
+    message, code = error.detail, phrase.lower().replace(" ", "_")
+    if error.status_code == HTTPStatus.NOT_FOUND and (feature := _missing_feature(request.url.path)):
+        message, code = f"{request.url.path}: {feature} not supported by this server", UnsupportedError.code
+    elif message == phrase and error.status_code == HTTPStatus.NOT_FOUND:
         message = f"there is nothing at {request.url.path}"
     elif message == phrase and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         message = f"{request.url.path} does not take {request.method}"
-    detail = ErrorDetail(message, InvalidRequestError.type, code=phrase.lower().replace(" ", "_"))
+    detail = ErrorDetail(message, InvalidRequestError.type, code=code)
     body = msgspec.json.encode(ErrorBody(detail))
     return Response(body, error.status_code, error.headers, media_type="application/json")
+
+
+def _missing_feature(path: str) -> str | None:
+    for known, feature in _NOT_SUPPORTED.items():
+        if path == known or path.startswith(f"{known}/"):
+            return feature
+    return None

@@ -18,6 +18,7 @@ from .generate import Generate
 from .health import Health, Probes, Version
 from .metrics import Metrics
 from .models import ModelCard, ModelList, Models
+from .status import ServerStatus, Status
 from .tokenize import Detokenize, Detokenized, Tokenize, Tokens
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -126,6 +127,7 @@ def _models(service: Service) -> list[Operation]:
 
 def _operation(service: Service) -> list[Operation]:
     probes, metrics, debug = Probes(service), Metrics(service), Debug(service)
+    status = ServerStatus(service)
     return [
         Operation(
             "GET",
@@ -139,6 +141,7 @@ def _operation(service: Service) -> list[Operation]:
             "GET", "/health/live", probes.live, "Whether this process lives.", answer=Health, errors=(500,)
         ),
         Operation("GET", "/version", probes.version, "The server's version.", answer=Version),
+        Operation("GET", "/status", status.get, "What the front page shows.", answer=Status),
         Operation("GET", "/metrics", metrics.get, "Metrics for Prometheus.", text=_TEXT),
         Operation(
             "GET",

@@ -15,16 +15,18 @@ _TEXT_PARTS = {"text": "text", "input_text": "text", "output_text": "text", "ref
 _PART_SEPARATOR = "\n"
 
 
-def prepare_messages(messages: Sequence[Any], content_format: ContentFormat) -> list[Message]:
+def prepare_messages(
+    messages: Sequence[Any], content_format: ContentFormat, *, arguments_as_text: bool = False
+) -> list[Message]:
     """The messages as fresh, plain JSON data, with content in the form that the template expects.
 
     Keys whose value is None are dropped, content parts are joined for templates that print content as it
-    is, and the arguments of earlier tool calls become objects. Raises InvalidRequestError for anything that
-    is no text message.
+    is, and the arguments of earlier tool calls become objects, or JSON text for templates that print them as
+    they are. Raises InvalidRequestError for anything that is no text message.
     """
     if not isinstance(messages, list | tuple) or not messages:
         raise InvalidRequestError("messages must be a list of at least one message", param="messages")
-    return [_prepare(message, content_format) for message in messages]
+    return [_prepare(message, content_format, arguments_as_text) for message in messages]
 
 
 def plain_data(value: Any) -> Any:
@@ -45,7 +47,7 @@ def plain_data(value: Any) -> Any:
     )
 
 
-def _prepare(message: Any, content_format: ContentFormat) -> Message:
+def _prepare(message: Any, content_format: ContentFormat, arguments_as_text: bool) -> Message:
     plain = plain_data(message)
     if not isinstance(plain, dict) or not isinstance(plain.get("role"), str):
         raise InvalidRequestError("each message must be an object with a role", param="messages")
@@ -54,7 +56,7 @@ def _prepare(message: Any, content_format: ContentFormat) -> Message:
         prepared["content"] = _content(prepared["content"], content_format)
     if isinstance(prepared.get("tool_calls"), list):
         for call in prepared["tool_calls"]:
-            _parse_arguments(call)
+            _turn_arguments(call, as_text=arguments_as_text)
     return _with_reasoning_names(prepared)
 
 
@@ -83,10 +85,14 @@ def _part_text(part: Any) -> str:
     return text
 
 
-def _parse_arguments(call: Any) -> None:
-    """Clients send a call's arguments as JSON text, templates print them as an object."""
+def _turn_arguments(call: Any, *, as_text: bool) -> None:
+    """Clients send a call's arguments as JSON text, most templates print them as an object."""
     function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
+    if not isinstance(function, dict):
+        return
+    if as_text and isinstance(function.get("arguments"), dict):
+        function["arguments"] = json.dumps(function["arguments"], ensure_ascii=False)
+    if as_text or not isinstance(function.get("arguments"), str):
         return
     try:
         function["arguments"] = json.loads(function["arguments"] or "{}")

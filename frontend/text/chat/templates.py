@@ -9,6 +9,7 @@ from jinja2.exceptions import TemplateSyntaxError
 from ....protocol.errors import InvalidRequestError
 from ..model_files import read_json
 from ..tokenizer import Tokenizer
+from .arguments_format import wants_text
 from .content_format import content_format
 from .environment import RefusedByTemplateError, compile_template
 from .final_message import cut_at_mark, mark_final_message
@@ -77,7 +78,9 @@ class ChatTemplates:
             )
         source = self.source(template, has_tools=tools is not None)
         try:
-            prepared = prepare_messages(messages, content_format(source))
+            prepared = prepare_messages(
+                messages, content_format(source), arguments_as_text=wants_text(source)
+            )
             if continue_final_message:
                 text_to_continue = mark_final_message(prepared)
             given = {

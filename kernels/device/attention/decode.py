@@ -19,12 +19,12 @@ class DecodeConfig(NamedTuple):
     """Positions taken at once."""
     warps: int
     stages: int
-    """Depth of the load pipeline; two of the stages go to the indirection through the block table."""
+    """Depth of the load pipeline."""
 
 
 def decode_config(block_size: int) -> DecodeConfig:
     """What measured best: a tile of a whole block where blocks are long, one warp and short tiles else."""
-    return DecodeConfig(64, 2, 4) if block_size % 64 == 0 else DecodeConfig(32, 1, 5)
+    return DecodeConfig(64, 2, 2) if block_size % 64 == 0 else DecodeConfig(32, 1, 5)
 
 
 @triton.jit
@@ -92,6 +92,16 @@ def _attend_part(
 
 
 @triton.jit
+def _span(split, chunk, length, WINDOW: tl.constexpr, ALIGN: tl.constexpr):
+    """First visible position of a context, and where a split of it begins and ends."""
+    visible = 0
+    if WINDOW > 0:
+        visible = tl.maximum(length - WINDOW, 0)
+    begin = visible // ALIGN * ALIGN + split * chunk
+    return visible, begin, tl.minimum(begin + chunk, length)
+
+
+@triton.jit
 def _decode_attention_kernel(
     q_ptr, k_ptr, v_ptr, tables_ptr, rows_ptr, query_start_ptr, seq_lens_ptr,
     item_row_ptr, item_split_ptr, first_item_ptr, chunk_ptr, partial_ptr, lse_ptr, arrivals_ptr, out_ptr,
@@ -115,20 +125,15 @@ def _decode_attention_kernel(
         gdc_launch_dependents()
     if row < 0:
         if PDL:
-            # The kernel behind takes this one's end for the end of all before it.
-            gdc_wait()
+            gdc_wait()  # the kernel behind takes this one's end for the end of all before it
         return
     first_item = tl.load(first_item_ptr + row)
     num_splits = tl.load(first_item_ptr + row + 1) - first_item
-    chunk, length = tl.load(chunk_ptr), tl.load(seq_lens_ptr + row)
     in_token = head * GROUP * HEAD_DIM
     token = tl.load(query_start_ptr + row).to(tl.int64)
     table_ptr = table_of(tables_ptr, rows_ptr, row, table_stride, HAS_ROWS)
-    visible = 0
-    if WINDOW > 0:
-        visible = tl.maximum(length - WINDOW, 0)
-    begin = visible // ALIGN * ALIGN + tl.load(item_split_ptr + item) * chunk
-    end = tl.minimum(begin + chunk, length)
+    split, length = tl.load(item_split_ptr + item), tl.load(seq_lens_ptr + row)
+    visible, begin, end = _span(split, tl.load(chunk_ptr), length, WINDOW, ALIGN)
     if PDL:
         gdc_wait()
     acc, best, total = _attend_part(

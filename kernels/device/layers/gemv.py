@@ -25,12 +25,22 @@ class GemvConfig(NamedTuple):
     warps: int
 
 
-def gemv_config(num_rows: int, width: int) -> GemvConfig:
-    """What measured best for a weight [num_rows, width]: whole rows in registers up to 4096 numbers."""
+def gemv_config(num_rows: int, width: int, num_bytes: int = 2) -> GemvConfig:
+    """What measured best for a weight [num_rows, width] of numbers of so many bytes.
+
+    Many rows: whole rows in registers, up to 4096 numbers. Few rows: smaller programs, so that every
+    multiprocessor has several. Narrow numbers: more of them, since bytes on their way are what counts.
+    """
     power = width & -width
     tile = min(power, 4096) if power >= 512 else min(triton.next_power_of_2(width), 1024)
-    rows = max(8192 // tile, 1) if num_rows < 32_768 else max(32_768 // tile, 1)
-    return GemvConfig(min(rows, 16), tile, 8)
+    if num_bytes == 1 and tile >= 2048:
+        return GemvConfig(4, tile, 8)
+    held = (32_768 if num_rows >= 32_768 else 16_384) // max(num_bytes, 2)
+    if num_rows >= 16_384:
+        return GemvConfig(min(max(held // tile, 1), 16), tile, 8)
+    if tile <= 1024:
+        return GemvConfig(min(held // tile, 16), tile, 4)
+    return GemvConfig(4 if width <= 4096 else 8, 2048, 8)
 
 
 @triton.jit
@@ -44,11 +54,23 @@ def _load_rows(ptr, row, column, num_rows, width, stride, EVEN: tl.constexpr):
 
 
 @triton.jit
+def _run_sums(a, b, RUN: tl.constexpr):
+    """Sums [M, N // RUN] of RUN neighbours of a * b, for a [M, N] and b [1, N].
+
+    A run is what a thread loads at once, so that adding it up needs no other thread, and no register for
+    each product.
+    """
+    products = a.to(tl.float32) * b
+    runs = tl.reshape(products, (products.shape[0], products.shape[1] // RUN, RUN))
+    return tl.sum(runs, axis=2)
+
+
+@triton.jit
 def _gemv_kernel(
     x_ptr, norm_ptr, weight_ptr, scale_ptr, bias_ptr, out_ptr, num_rows, width, stride, eps,
     NORM: tl.constexpr, SWIGLU: tl.constexpr, RESIDUAL: tl.constexpr, BIAS: tl.constexpr,
     SCALED: tl.constexpr, EVEN: tl.constexpr, TILES: tl.constexpr, TILE: tl.constexpr, ROWS: tl.constexpr,
-    PDL: tl.constexpr,
+    RUN: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """y_n = sum_k w_nk x_k g_k / sqrt(mean(x^2) + eps), then silu(y_n) y_(n + N), or residual_n += y_n.
 
@@ -65,8 +87,8 @@ def _gemv_kernel(
     if PDL:
         gdc_launch_dependents()
         gdc_wait()
-    sums = tl.zeros((ROWS, TILE), tl.float32)
-    up_sums = tl.zeros((ROWS, TILE), tl.float32)
+    sums = tl.zeros((ROWS, TILE // RUN), tl.float32)
+    up_sums = tl.zeros((ROWS, TILE // RUN), tl.float32)
     squares = tl.zeros((TILE,), tl.float32)
     for tile in tl.static_range(TILES):
         k = tile * TILE + column
@@ -78,9 +100,9 @@ def _gemv_kernel(
         if NORM:
             squares += x * x
             x = x * tl.load(norm_ptr + k, mask=k < width, other=0.0).to(tl.float32)
-        sums += first.to(tl.float32) * x[None, :]
+        sums += _run_sums(first, x[None, :], RUN)
         if SWIGLU:
-            up_sums += second.to(tl.float32) * x[None, :]
+            up_sums += _run_sums(second, x[None, :], RUN)
     factor = 1.0
     if NORM:
         factor = tl.rsqrt(tl.sum(squares, axis=0) / width + eps)
@@ -137,7 +159,7 @@ def gemv(
         out = new_output("out", (1, num_rows), x)
     check_shape("out", out, (1, num_rows))
     check_same_device(x=x, weight=weight, norm_weight=norm_weight, bias=bias, out=out)
-    config = config or gemv_config(num_rows, width)
+    config = config or gemv_config(weight.shape[0], width, weight.element_size())
     _gemv_kernel[(triton.cdiv(num_rows, config.rows),)](
         x,
         *(x if tensor is None else tensor for tensor in (norm_weight, weight, weight_scale, bias)),
@@ -152,6 +174,7 @@ def gemv(
         TILES=triton.cdiv(width, config.tile),
         TILE=config.tile,
         ROWS=config.rows,
+        RUN=16 // weight.element_size() if width % 16 == 0 else 1,
         PDL=pdl,
         num_warps=config.warps,
         **pdl_options(pdl),

@@ -15,7 +15,7 @@ _HEADS_PER_PROGRAM = 8
 
 @triton.jit
 def _rotated_heads(
-    x_ptr, weight_ptr, cos, sin, head, heads_inside, head_stride, eps,
+    x_ptr, weight_ptr, factor, cos, sin, head, heads_inside, head_stride, eps,
     HEAD_DIM: tl.constexpr, HALF: tl.constexpr, HALF_BLOCK: tl.constexpr, REST_BLOCK: tl.constexpr,
     NORM: tl.constexpr,
 ):  # fmt: skip
@@ -26,13 +26,13 @@ def _rotated_heads(
     column = tl.arange(0, HALF_BLOCK)
     inside = heads_inside[:, None] & (column < HALF)[None, :]
     at = x_ptr + head[:, None] * head_stride + column[None, :]
-    x1 = tl.load(at, mask=inside, other=0.0).to(tl.float32)
-    x2 = tl.load(at + HALF, mask=inside, other=0.0).to(tl.float32)
+    x1 = tl.load(at, mask=inside, other=0.0).to(tl.float32) * factor
+    x2 = tl.load(at + HALF, mask=inside, other=0.0).to(tl.float32) * factor
     rest_column = 2 * HALF + tl.arange(0, REST_BLOCK)
     rest_inside = heads_inside[:, None] & (rest_column < HEAD_DIM)[None, :]
     rest_at = x_ptr + head[:, None] * head_stride + rest_column[None, :]
     if 2 * HALF < HEAD_DIM:
-        rest = tl.load(rest_at, mask=rest_inside, other=0.0).to(tl.float32)
+        rest = tl.load(rest_at, mask=rest_inside, other=0.0).to(tl.float32) * factor
     else:
         rest = tl.zeros((x1.shape[0], REST_BLOCK), tl.float32)
     if NORM:
@@ -69,13 +69,13 @@ def _store_heads(
 
 @triton.jit
 def _copy_heads(
-    x_ptr, out_ptr, head, head_stride,
+    x_ptr, out_ptr, factor, head, head_stride,
     NUM_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, DIM_BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Copies some heads of one token to adjacent places."""
+    """Copies some heads of one token, times `factor`, to adjacent places."""
     column = tl.arange(0, DIM_BLOCK)
     inside = (head < NUM_HEADS)[:, None] & (column < HEAD_DIM)[None, :]
-    x = tl.load(x_ptr + head[:, None] * head_stride + column[None, :], mask=inside)
+    x = tl.load(x_ptr + head[:, None] * head_stride + column[None, :], mask=inside).to(tl.float32) * factor
     tl.store(
         out_ptr + head[:, None] * HEAD_DIM + column[None, :], x.to(out_ptr.dtype.element_ty), mask=inside
     )
@@ -84,16 +84,17 @@ def _copy_heads(
 @triton.jit
 def _rope_kernel(
     q_ptr, k_ptr, v_ptr, positions_ptr, cos_sin_ptr, k_cache_ptr, v_cache_ptr, slots_ptr,
-    q_weight_ptr, k_weight_ptr,
+    q_weight_ptr, k_weight_ptr, scale_ptr,
     q_stride, q_head_stride, k_stride, k_head_stride, v_stride, v_head_stride, slot_stride, eps,
     NUM_HEADS: tl.constexpr, NUM_KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, HALF: tl.constexpr,
     HALF_BLOCK: tl.constexpr, REST_BLOCK: tl.constexpr, DIM_BLOCK: tl.constexpr, HEADS: tl.constexpr,
-    NORM: tl.constexpr, WRITE: tl.constexpr, PDL: tl.constexpr,
+    NORM: tl.constexpr, WRITE: tl.constexpr, SCALED: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Rotates HEADS heads of one token, all of q or all of k, or copies as many heads of v.
 
     Grid (num_tokens, q parts + k parts [+ v parts]). With WRITE, k and v go to the token's cache slot and
-    stay as they are; without it, q and k are rotated in place. NORM puts an RMSNorm over each head in front.
+    stay as they are; without it, q and k are rotated in place. NORM puts an RMSNorm over each head in front,
+    SCALED multiplies all by the token's factor first.
     """
     token = tl.program_id(0).to(tl.int64)
     part = tl.program_id(1)
@@ -102,11 +103,12 @@ def _rope_kernel(
     if PDL:
         gdc_launch_dependents()
         gdc_wait()
+    factor = tl.load(scale_ptr + token) if SCALED else 1.0
     slot = tl.load(slots_ptr + token) if WRITE else tl.zeros((), tl.int64)
     if part >= q_parts + kv_parts:
         if slot >= 0:
             _copy_heads(
-                v_ptr + token * v_stride, v_cache_ptr + slot * slot_stride,
+                v_ptr + token * v_stride, v_cache_ptr + slot * slot_stride, factor,
                 (part - q_parts - kv_parts) * HEADS + tl.arange(0, HEADS), v_head_stride,
                 NUM_KV_HEADS, HEAD_DIM, DIM_BLOCK,
             )  # fmt: skip
@@ -121,7 +123,7 @@ def _rope_kernel(
             inside = head < NUM_HEADS
             base = q_ptr + token * q_stride
             first, second, rest = _rotated_heads(
-                base, q_weight_ptr, cos, sin, head, inside, q_head_stride, eps,
+                base, q_weight_ptr, factor, cos, sin, head, inside, q_head_stride, eps,
                 HEAD_DIM, HALF, HALF_BLOCK, REST_BLOCK, NORM,
             )  # fmt: skip
             _store_heads(
@@ -132,24 +134,19 @@ def _rope_kernel(
             inside = head < NUM_KV_HEADS
             base = k_ptr + token * k_stride
             first, second, rest = _rotated_heads(
-                base, k_weight_ptr, cos, sin, head, inside, k_head_stride, eps,
+                base, k_weight_ptr, factor, cos, sin, head, inside, k_head_stride, eps,
                 HEAD_DIM, HALF, HALF_BLOCK, REST_BLOCK, NORM,
             )  # fmt: skip
-            if WRITE:
-                _store_heads(
-                    k_cache_ptr + slot * slot_stride, first, second, rest, head, inside, HEAD_DIM,
-                    HEAD_DIM, HALF, HALF_BLOCK, REST_BLOCK,
-                )  # fmt: skip
-            else:
-                _store_heads(
-                    base, first, second, rest, head, inside, k_head_stride,
-                    HEAD_DIM, HALF, HALF_BLOCK, REST_BLOCK,
-                )  # fmt: skip
+            target = k_cache_ptr + slot * slot_stride if WRITE else base
+            head_stride = HEAD_DIM if WRITE else k_head_stride
+            _store_heads(
+                target, first, second, rest, head, inside, head_stride, HEAD_DIM, HALF, HALF_BLOCK, REST_BLOCK
+            )
 
 
 def apply_rope(q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor) -> None:
     """See `reference.apply_rope`."""
-    _launch(q, k, None, positions, cos_sin, None, None, None, None, None, 0.0, False)
+    _launch(q, k, None, positions, cos_sin, None, None, None, None, None, None, 0.0, False)
 
 
 def rope_and_write_kv(
@@ -165,6 +162,7 @@ def rope_and_write_kv(
     q_weight: Tensor | None = None,
     k_weight: Tensor | None = None,
     eps: float = 1e-6,
+    scale: Tensor | None = None,
     pdl: bool = False,
 ) -> None:
     """See `reference.rope_and_write_kv`. q, k and v may be slices of one fused projection.
@@ -178,7 +176,7 @@ def rope_and_write_kv(
     check_shape("k_cache", k_cache, (*k_cache.shape[:2], *k.shape[1:]))
     if (q_weight is None) != (k_weight is None):
         raise ValueError("q_weight and k_weight must be given together")
-    _launch(q, k, v, positions, cos_sin, k_cache, v_cache, slots, q_weight, k_weight, eps, pdl)
+    _launch(q, k, v, positions, cos_sin, k_cache, v_cache, slots, q_weight, k_weight, scale, eps, pdl)
 
 
 def _launch(
@@ -192,6 +190,7 @@ def _launch(
     slots: Tensor | None,
     q_weight: Tensor | None,
     k_weight: Tensor | None,
+    scale: Tensor | None,
     eps: float,
     pdl: bool,
 ) -> None:
@@ -204,9 +203,11 @@ def _launch(
     num_kv_heads = k.shape[1]
     check_shape("k", k, (num_tokens, num_kv_heads, head_dim))
     check_shape("positions", positions, (num_tokens,))
-    for name, weight in (("q_weight", q_weight), ("k_weight", k_weight)):
-        if weight is not None:
-            check_shape(name, weight, (head_dim,))
+    for name, given, size in (
+        ("q_weight", q_weight, head_dim), ("k_weight", k_weight, head_dim), ("scale", scale, num_tokens)
+    ):  # fmt: skip
+        if given is not None:
+            check_shape(name, given, (size,))
     check_same_device(
         q=q, k=k, v=v, positions=positions, cos_sin=cos_sin, k_cache=k_cache, v_cache=v_cache, slots=slots
     )
@@ -218,7 +219,7 @@ def _launch(
         *(q, k, k if v is None else v, positions, cos_sin),
         *(k if k_cache is None else k_cache, k if v_cache is None else v_cache),
         positions if slots is None else slots,
-        *(k if q_weight is None else q_weight, k if k_weight is None else k_weight),
+        *(k if tensor is None else tensor for tensor in (q_weight, k_weight, scale)),
         *(q.stride(0), q.stride(1), k.stride(0), k.stride(1)),
         *((0, 0) if v is None else (v.stride(0), v.stride(1))),
         0 if k_cache is None else k_cache.stride(1),
@@ -233,6 +234,7 @@ def _launch(
         HEADS=heads,
         NORM=q_weight is not None,
         WRITE=v is not None,
+        SCALED=scale is not None,
         PDL=pdl,
         num_warps=4,
         **pdl_options(pdl),

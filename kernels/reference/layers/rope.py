@@ -45,6 +45,7 @@ def rope_and_write_kv(
     q_weight: Tensor | None = None,
     k_weight: Tensor | None = None,
     eps: float = 1e-6,
+    scale: Tensor | None = None,
 ) -> None:
     """Rotates `q` in place, and writes the rotated `k` and `v` to the cache; k and v stay as they are.
 
@@ -55,8 +56,12 @@ def rope_and_write_kv(
         positions, cos_sin: as in `apply_rope`.
         k_cache, v_cache, slots: as in `write_kv`.
         q_weight, k_weight: [head_dim], both or none.
+        scale: [num_tokens] float32, a factor of each token's q, k and v that comes before all else.
     """
     wide_q, wide_k = q.to(float32, copy=True), k.to(float32, copy=True)
+    if scale is not None:
+        factor = scale[:, None, None]
+        wide_q, wide_k, v = wide_q * factor, wide_k * factor, v.to(float32) * factor
     if q_weight is not None and k_weight is not None:
         wide_q, wide_k = rms_norm(wide_q, q_weight, eps), rms_norm(wide_k, k_weight, eps)
     apply_rope(wide_q, wide_k, positions, cos_sin)

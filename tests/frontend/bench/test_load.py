@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from octavo.frontend.bench.load import Shape, make_bodies, percentile, run_load
+from octavo.frontend.bench.processes import run_processes
 from octavo.frontend.bench.stream import Answer, _events, _take, complete
 from octavo.tests.support.models import make_ctx_model
 from octavo.tests.support.server import Server, start_server
@@ -48,8 +50,21 @@ def test_a_load_counts_every_token(server: Server) -> None:
     asked = sum(int(str(body["max_tokens"])) for body in make_bodies(SHAPE, vocab=VOCAB, seed=3))
     assert report.num_tokens == asked
     assert len(report.first) == SHAPE.num_requests
+    assert len(report.gaps) == report.num_frames - SHAPE.num_requests
+    assert 0 < report.num_frames <= asked
     assert list(report.gaps) == sorted(report.gaps)
+    assert len(report.per_token) == SHAPE.num_requests
     assert 0 < report.first[0] <= report.first[-1] <= report.seconds
+
+
+@pytest.mark.e2e
+def test_processes_send_every_request_once(server: Server) -> None:
+    shape = replace(SHAPE, rate=100.0)
+    report = run_processes(server.url, shape, processes=3, vocab=VOCAB, seed=3)
+    alone = asyncio.run(run_load(server.url, SHAPE, vocab=VOCAB, seed=3))
+    assert report.errors == ()
+    assert report.num_tokens == alone.num_tokens
+    assert len(report.first) == len(alone.first)
 
 
 @pytest.mark.e2e

@@ -63,7 +63,7 @@ def test_an_engine_argument_out_of_range_is_a_usage_error() -> None:
     ("line", "said"),
     [
         ("", "COMMAND"),
-        ("bogus", "'serve', 'chat', 'demo-model', 'replay'"),
+        ("bogus", "'serve', 'chat', 'demo-model', 'bench', 'replay'"),
         ("serve", "MODEL"),
         ("serve m --bogus 1", "--bogus"),
         ("serve m --port x", "--port"),

@@ -64,6 +64,8 @@ def test_these_compile(fields: dict[str, object]) -> None:
         ({"grammar": "garbage"}, "Expected"),
         ({"grammar": 'other: "a"'}, "start"),
         ({"grammar": "root ::= ("}, "Expected"),
+        ({"regex": "a{100000}{100000}"}, "too many expressions"),
+        ({"choice": ["a"] * 5000}, "max is 2000"),
     ],
     ids=str,
 )

@@ -151,6 +151,9 @@ def test_o31_usage_comes_once_and_last_for_those_who_ask(
     for chunk in post_stream(frontend.http, path, body).chunks:
         assert "usage" not in chunk
         assert chunk["choices"]
+    answer = frontend.http.post(path, json={**body, "stream_options": {"include_usage": True}})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "stream_options"
 
 
 def test_counts_in_every_chunk_for_those_who_ask(frontend: HttpFrontend) -> None:

@@ -268,6 +268,10 @@ BROKEN = {
     "deep unknown": b'{"metadata":' + b'{"a":' * 200_000,
     "deep message": b'{"messages":[{"role":"user","content":' + b"[" * 100_000,
     "more behind": b'{"prompt":"x"} {}',
+    "words for numbers": b'{"prompt":"x","messages":[],"max_tokens":"many"}',
+    "hot": b'{"prompt":"x","messages":[],"temperature":"hot"}',
+    "messages are text": b'{"messages":"hi"}',
+    "no messages": b'{"messages":[]}',
 }
 
 

@@ -61,7 +61,7 @@ def test_a_refusal_of_the_scheduler_is_a_plain_status(
         "param": None,
         "code": "rate_limit_exceeded" if status == 429 else None,
     }
-    assert answer.headers["retry-after"] == "2"
+    assert answer.headers["retry-after"] == "2" and answer.headers["retry-after-ms"] == "1200"
 
 
 @pytest.mark.parametrize(("path", "body"), BODIES, ids=KINDS)

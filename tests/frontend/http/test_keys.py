@@ -32,7 +32,7 @@ def guarded(folder: Path) -> Iterator[HttpFrontend]:
 )
 def test_o49_without_the_key_there_is_no_answer(guarded: HttpFrontend, header: bytes | None) -> None:
     headers = {} if header is None else {b"authorization": header}
-    for path in ("/v1/models", "/", "/nothing", "/version"):
+    for path in ("/v1/models", "/status", "/nothing", "/version"):
         answer = guarded.http.get(path, headers=headers)  # type: ignore[arg-type]
         assert answer.status_code == 401
         assert answer.json()["error"]["code"] == "invalid_api_key"

@@ -123,6 +123,6 @@ def test_a_pending_histogram_is_a_histogram() -> None:
 
 def test_a_request_that_never_began_has_no_times() -> None:
     registry = CollectorRegistry()
-    RequestMetrics(registry).ended(RequestSummary("abort", 5, 0, 0.1))
+    RequestMetrics(registry).ended(RequestSummary("x", "abort", 5, 0, 0.1))
     assert registry.get_sample_value("octavo_request_queue_time_seconds_count") == 0
     assert registry.get_sample_value("octavo_e2e_request_latency_seconds_count") == 1

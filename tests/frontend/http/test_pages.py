@@ -53,7 +53,7 @@ def test_pages_need_nothing_from_elsewhere(frontend: HttpFrontend, path: str) ->
 
 
 def test_links_of_the_front_page_lead_somewhere(frontend: HttpFrontend) -> None:
-    links = re.findall(r'href="([^"]+)"', frontend.http.get("/").text)
+    links = re.findall(r'<a href="([^"]+)"', frontend.http.get("/").text)
     assert links
     for link in links:
         assert frontend.http.get(f"/{link}").status_code == 200

@@ -14,7 +14,7 @@ import pytest
 from octavo.frontend.engine.args import EngineArgs
 from octavo.frontend.engine.async_client import AsyncClient
 from octavo.frontend.supervisor.engine import EngineProcesses, start_engine
-from octavo.protocol.errors import ModelError
+from octavo.protocol.errors import ModelError, UsageError
 from octavo.protocol.sampling import SamplingParams
 from octavo.tests.support.models import make_ctx_model
 from octavo.tests.support.waiting import wait_until
@@ -88,6 +88,14 @@ def test_the_root_cause_is_the_worker_s_own_error(model: Path) -> None:
 def test_a_missing_model_is_an_error_before_anything_starts() -> None:
     with pytest.raises(ModelError, match="/no/such/folder"):
         start_engine(EngineArgs(model="/no/such/folder"))
+    assert children() == []
+
+
+@pytest.mark.parametrize("device", ["cpu", "sim"])
+def test_quantization_without_cuda_is_refused_before_anything_starts(model: Path, device: str) -> None:
+    with pytest.raises(UsageError, match="quantization 'fp8' runs on CUDA only") as caught:
+        start_engine(EngineArgs(model=str(model), device=device, quantization="fp8"))
+    assert caught.value.param == "quantization" and "\n" not in str(caught.value)
     assert children() == []
 
 

@@ -65,17 +65,20 @@ def test_apply_rope(device, dtype, assert_close, num_heads, num_kv_heads, head_d
 
 
 @pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize(
     ("num_heads", "num_kv_heads", "head_dim", "rot_dim"), [(9, 3, 64, 64), (4, 1, 48, 24), (16, 8, 128, 128)]
 )
-def test_rope_and_write_kv(device, dtype, assert_close, num_heads, num_kv_heads, head_dim, rot_dim, norm):
+def test_rope_and_write_kv(
+    device, dtype, assert_close, num_heads, num_kv_heads, head_dim, rot_dim, norm, scaled
+):
     num_tokens, num_blocks, block_size = 11, 5, 4
     q, k, v = make_qkv(num_tokens, num_heads, num_kv_heads, head_dim, device, dtype)
     positions = torch.randint(0, 100, (num_tokens,), device=device)
     cos_sin = make_rope(100, rot_dim, device)
     slots = torch.randperm(num_blocks * block_size, device=device)[:num_tokens]
     slots[3] = -1
-    weights = {}
+    weights = {"scale": torch.rand(num_tokens, device=device)} if scaled else {}
     if norm:
         for name in ("q_weight", "k_weight"):
             weights[name] = torch.randn(head_dim, device=device).to(dtype)
@@ -92,7 +95,8 @@ def test_rope_and_write_kv(device, dtype, assert_close, num_heads, num_kv_heads,
     kernels.rope_and_write_kv(q, k, v, positions, cos_sin, *caches, slots, **weights)
     assert_close(q, expected_q)
     assert_close(caches[0], expected_caches[0])
-    assert torch.equal(caches[1].float(), expected_caches[1])
+    assert_close(caches[1], expected_caches[1])
+    assert scaled or torch.equal(caches[1].float(), expected_caches[1])
     assert torch.equal(k, k_before)
 
 

@@ -1,17 +1,14 @@
 """The CUDA runner on a device: beside transformers, beside itself without graphs, at the edges of memory."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
 
 from octavo.protocol.sampling import SamplingParams
-from octavo.worker_proc.cuda.runner import CudaRunner
 
-from ...support.cuda_runner import make_cuda_runner
+from ...support.cuda_runner import make_cuda_runner, watched_logits
 from ...support.driver import Driver
 from ...support.models import make_ctx_model
 
@@ -23,6 +20,9 @@ TOLERANCE = 2e-5
 # 2 to 4 %, whoever runs it. What must hold is that ours is no worse than that of transformers; both are one
 # draw of rounding errors, and a wrong mask, position or norm is many times that.
 MORE_THAN_THEIRS = 1.25
+# Weights and tokens of 3 bits of mantissa, through three layers of random weights: on the CPU, with exact
+# rounding, 10 % comes of it, and 2.5 % where tokens keep their bits.
+FP8_TOLERANCE = 0.2
 SHAPE = {
     "hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 3, "num_attention_heads": 8,
     "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 1000, "max_position_embeddings": 2048,
@@ -40,7 +40,7 @@ def prompts(lengths: list[int]) -> list[list[int]]:
     return [[(7 * i + j * j + 3) % 250 for j in range(n)] for i, n in enumerate(lengths)]
 
 
-def make_model(folder: Path, kind: str, dtype: torch.dtype) -> None:
+def make_model(folder: Path, kind: str, dtype: torch.dtype, *, spread: float = 0.08) -> None:
     """Save random weights that are numbers of `dtype`, biases and norms included."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -51,7 +51,7 @@ def make_model(folder: Path, kind: str, dtype: torch.dtype) -> None:
     model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder)).float()
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.normal_(1.0 if parameter.dim() == 1 else 0.0, 0.08)
+            parameter.normal_(1.0 if parameter.dim() == 1 else 0.0, spread)
             parameter.copy_(parameter.to(dtype))
     model.save_pretrained(folder)
     (folder / "config.json").write_text(json.dumps(config))
@@ -65,17 +65,6 @@ def their_logits(folder: Path, dtype: torch.dtype, tokens: list[int], first: int
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval().cuda()
     with torch.no_grad():
         return model(torch.tensor([tokens], device="cuda")).logits[0, first:].float()
-
-
-@contextmanager
-def watched_logits(runner: CudaRunner) -> Iterator[list[torch.Tensor]]:
-    """The logits of each step, padding lines included; the runner must not replay graphs."""
-    drawing = runner.computation._parts.drawing
-    seen: list[torch.Tensor] = []
-    original = drawing.draw
-    drawing.draw = lambda logits, size: (seen.append(logits.clone()), original(logits, size))[1]
-    yield seen
-    drawing.draw = original
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +113,33 @@ def test_graphs_give_the_tokens_of_single_launches(ctx: Path, dtype: str) -> Non
     assert outputs[0] == outputs[1]
 
 
+@pytest.mark.parametrize("num_tokens", [1, 300])
+def test_logits_in_8_bits_are_near_those_in_16(tmp_path: Path, num_tokens: int) -> None:
+    """One token takes the steps of a lone row; 300 are quantized as the weights are."""
+    make_model(tmp_path, "qwen2", torch.bfloat16, spread=0.02)
+    logits = {}
+    for quantization in ("", "fp8"):
+        settings = {"dtype": "bfloat16", "quantization": quantization, "enforce_eager": True}
+        runner = make_cuda_runner(tmp_path, block_size=64, **settings | SETTINGS)
+        driver = Driver(runner)
+        with watched_logits(runner) as seen:
+            driver.generate([driver.add(prompts([num_tokens])[0])], 1)
+        logits[quantization] = seen[0][0].float()
+    error = relative_error(logits["fp8"], logits[""])
+    print(f"{num_tokens} tokens in 8 bits: relative error {error:.1e}, allowed {FP8_TOLERANCE}")
+    assert 0 < error < FP8_TOLERANCE
+
+
+def test_graphs_in_8_bits_give_the_tokens_of_single_launches(ctx: Path) -> None:
+    settings = SETTINGS | {"dtype": "bfloat16", "quantization": "fp8"}
+    outputs = []
+    for eager in (True, False):
+        driver = Driver(make_cuda_runner(ctx, enforce_eager=eager, **settings))
+        outputs.append(driver.generate([driver.add(prompt) for prompt in prompts([1, 17, 64, 240])], 20))
+        outputs.append(driver.generate([driver.add(prompts([50])[0])], 20))
+    assert outputs[:2] == outputs[2:]
+
+
 @pytest.mark.parametrize("block_size", [16, 64])
 def test_a_hit_is_a_miss_and_chunks_are_the_whole(ctx: Path, block_size: int) -> None:
     driver = Driver(make_cuda_runner(ctx, **SETTINGS | {"block_size": block_size}))
@@ -163,6 +179,7 @@ def test_what_unused_blocks_hold_does_not_matter(ctx: Path) -> None:
     assert outputs[0] == outputs[1]
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 @pytest.mark.parametrize("enforce_eager", [True, False])
 def test_serving_compiles_allocates_and_waits_for_nothing(ctx: Path, enforce_eager: bool) -> None:
     import triton
@@ -178,8 +195,8 @@ def test_serving_compiles_allocates_and_waits_for_nothing(ctx: Path, enforce_eag
         SamplingParams(temperature=0.7, top_k=10, top_p=0.9, min_p=0.01, logprobs=3),
         SamplingParams(temperature=0.7, repetition_penalty=1.2, logit_bias={3: 2.0}, min_tokens=3),
     ]
-    torch.cuda.set_sync_debug_mode("error")
     try:
+        torch.cuda.set_sync_debug_mode("error")
         for number in range(1, 28):
             lengths = [(37 * number + 11 * i) % 90 + 1 for i in range(number)]
             rows = [driver.add(p, params[i % 4], seed=i) for i, p in enumerate(prompts(lengths))]

@@ -138,3 +138,13 @@ def test_tokens_do_not_depend_on_how_the_work_is_cut(tmp_path: Path, name: str) 
     assert driver.generate([behind], 40)[0] == whole[-1]
     again = driver.add(prompt_of(33), output=whole[3][:25])
     assert driver.generate([again], 40)[0] == whole[3]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_bfloat16_stays_near_float32(tmp_path: Path, name: str) -> None:
+    model = make_random_model(tmp_path, config_of(name, "6x32"), spread=0.1)
+    runner = make_cpu_runner(tmp_path, max_model_len=128, dtype="bfloat16")
+    driver, logits, prompt = Driver(runner), keep_logits(runner), prompt_of(50)
+    driver.generate([driver.add(prompt)], 1, chunk=16)
+    truth = forward(model, prompt)[-1]
+    assert float((logits[0][0].float() - truth).norm() / truth.norm()) < 0.1

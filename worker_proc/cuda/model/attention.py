@@ -63,8 +63,8 @@ class CudaAttention:
         )
         return StepAttention(self, step)
 
-    def attend(self, step: StepTensors, spec: AttentionSpec, qkv: Tensor) -> Tensor:
-        """Rotate, write the cache, attend; see `Attend`."""
+    def attend(self, step: StepTensors, spec: AttentionSpec, qkv: Tensor, scales: Tensor | None) -> Tensor:
+        """Rotate, write the cache, attend; see `Attend`. `scales` [num_tokens] are factors of the tokens."""
         inputs = step.inputs
         heads = qkv.view(len(qkv), -1, spec.head_dim)
         q, k, v = heads.split((spec.num_heads, spec.num_kv_heads, spec.num_kv_heads), dim=1)
@@ -83,6 +83,7 @@ class CudaAttention:
             q_weight=spec.q_norm,
             k_weight=spec.k_norm,
             eps=spec.norm_eps,
+            scale=scales,
             pdl=pdl,
         )
         out = self._arena.take("attended", len(qkv), spec.num_heads * spec.head_dim, qkv.dtype)
@@ -110,5 +111,5 @@ class StepAttention:
         self._attention = attention
         self._step = step
 
-    def __call__(self, spec: AttentionSpec, qkv: Tensor) -> Tensor:
-        return self._attention.attend(self._step, spec, qkv)
+    def __call__(self, spec: AttentionSpec, qkv: Tensor, scales: Tensor | None = None) -> Tensor:
+        return self._attention.attend(self._step, spec, qkv, scales)

@@ -6,15 +6,23 @@ from torch import Tensor
 from ....kernels import device as kernels
 from ...models.layers import Linear
 from .arena import Arena
+from .fp8 import Fp8Weight, fp8_linear, pack_fp8
 
 
 class CudaOps:
     """Each writes its result into the arena, so that a step allocates nothing. Shapes as in `Ops`."""
 
-    def __init__(self, arena: Arena) -> None:
+    def __init__(self, arena: Arena, quantization: str = "") -> None:
         self._arena = arena
+        self._quantization = quantization
 
-    def pack_linear(self, weight: Tensor) -> Tensor:
+    def pack_linear(self, weight: Tensor) -> Fp8Weight | Tensor:
+        return pack_fp8(weight) if self._quantization == "fp8" else weight
+
+    def pack_gated(self, weight: Tensor) -> Fp8Weight | Tensor:
+        return self.pack_linear(weight)
+
+    def pack_head(self, weight: Tensor) -> Tensor:
         return weight
 
     def embed(self, token_ids: Tensor, table: Tensor) -> Tensor:
@@ -26,13 +34,16 @@ class CudaOps:
         out = self._arena.take(use, len(index), x.shape[1], x.dtype)
         return torch.index_select(x, 0, index, out=out)
 
-    def linear(self, x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
-        out = self._arena.take("linear", x.shape[0], packed.shape[0], x.dtype)
+    def linear(self, x: Tensor, packed: Fp8Weight | Tensor, bias: Tensor | None) -> Tensor:
+        weight, scale = _weight_and_scale(packed)
+        out = self._arena.take("linear", x.shape[0], weight.shape[0], x.dtype)
         if x.shape[0] == 1:
-            return kernels.gemv(x, packed, bias=bias, out=out)
+            return kernels.gemv(x, weight, weight_scale=scale, bias=bias, out=out)
+        if isinstance(packed, Fp8Weight):
+            return fp8_linear(x, packed, bias, out, self._arena)
         if bias is None:
-            return torch.mm(x, packed.t(), out=out)
-        return torch.addmm(bias, x, packed.t(), out=out)
+            return torch.mm(x, weight.t(), out=out)
+        return torch.addmm(bias, x, weight.t(), out=out)
 
     def gemv(
         self,
@@ -50,8 +61,9 @@ class CudaOps:
             swiglu: the layer is gate and up, and the result silu(gate) * up.
             residual: [1, out], which the result is added to and which is returned.
         """
-        weight, out = linear.weight, None
-        assert isinstance(weight, Tensor)
+        out = None
+        assert isinstance(linear.weight, Fp8Weight | Tensor)
+        weight, scale = _weight_and_scale(linear.weight)
         if residual is None:
             use, width = ("gated", weight.shape[0] // 2) if swiglu else ("linear", weight.shape[0])
             out = self._arena.take(use, 1, width, x.dtype)
@@ -61,6 +73,7 @@ class CudaOps:
             weight,
             norm_weight=norm_weight,
             eps=eps,
+            weight_scale=scale,
             bias=linear.bias,
             swiglu=swiglu,
             residual=residual,
@@ -74,9 +87,19 @@ class CudaOps:
     def add_rms_norm(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> Tensor:
         return kernels.add_rms_norm(x, residual, weight, eps, out=self._norm_of(x))
 
+    def gated_linear(
+        self, x: Tensor, packed: Fp8Weight | Tensor, bias: Tensor | None, activation: str
+    ) -> Tensor:
+        assert activation == "silu", activation  # the load refuses others
+        return self.silu_mul(self.linear(x, packed, bias))
+
     def silu_mul(self, x: Tensor) -> Tensor:
         out = self._arena.take("gated", x.shape[0], x.shape[1] // 2, x.dtype)
         return kernels.silu_mul(x, out=out)
 
     def _norm_of(self, x: Tensor) -> Tensor:
         return self._arena.take("norm", x.shape[0], x.shape[1], x.dtype)
+
+
+def _weight_and_scale(packed: Fp8Weight | Tensor) -> tuple[Tensor, Tensor | None]:
+    return (packed.values, packed.scale) if isinstance(packed, Fp8Weight) else (packed, None)

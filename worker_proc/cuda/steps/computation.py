@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ....kernels import device as kernels
 from ...models import Decoder
-from ..model import CudaAttention, CudaOps, lone_body
+from ..model import CudaAttention, CudaOps, Fp8Layers, lone_body
 from ..rows import HostStep, RowColumns, Staging
 from .drawing import Drawing
 from .graphs import Graphs
@@ -21,6 +21,7 @@ class DeviceParts:
 
     model: Decoder
     ops: CudaOps
+    fp8_layers: Fp8Layers | None  # of a model that has them
     attention: CudaAttention
     columns: RowColumns
     staging: Staging
@@ -101,6 +102,8 @@ class Computation:
         attend, token_ids = parts.attention.begin(step), step.inputs.token_ids
         if size.lone:
             ends = lone_body(parts.model, parts.ops, token_ids, attend)
+        elif parts.fp8_layers is not None:
+            ends = parts.fp8_layers.run(parts.ops.embed(token_ids, parts.model.embed), attend)
         else:
             ends = parts.model.body(token_ids, attend)
         if self._ends is None or len(ends[0]) > len(self._ends[0]):

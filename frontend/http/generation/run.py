@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
+from ....protocol.errors import RequestAbortedError, RequestTimeoutError
 from ...engine.async_client import AsyncClient
 from ...engine.logprobs import TokenLogprobs
 from ...engine.stream import Stream
@@ -70,8 +71,13 @@ class Generation:
                 self._streams.append(self._submit(job))
             for stream in self._streams:
                 await self._engine.accepted(stream)
-        except BaseException:
+        except BaseException as error:
             self.abort()
+            # One that was not taken is no request; one that ended while it waited to be is.
+            if isinstance(error, RequestTimeoutError | RequestAbortedError) or not isinstance(
+                error, Exception
+            ):
+                self._failed(error)
             raise
 
     def abort(self) -> None:
@@ -91,12 +97,15 @@ class Generation:
                 reader.take(echoes)
             await delivery.run()
         except BaseException as error:
-            for progress in self._progress:
-                progress.failed(error)
+            self._failed(error)
             raise
         finally:
             delivery.close()
             self.abort()
+
+    def _failed(self, error: BaseException) -> None:
+        for progress in self._progress:
+            progress.failed(error)
 
     def _submit(self, job: Job) -> Stream:
         return self._engine.submit(

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 from octavo.frontend.http.metrics.page import metrics_page
 from octavo.frontend.http.metrics.pending import PendingHistogram
 from octavo.frontend.http.metrics.requests import RequestMetrics, RequestSummary
+from octavo.protocol.replies import Rejected
 from octavo.protocol.requests import Submit
 from octavo.tests.support.events import post_stream
 from octavo.tests.support.http_frontend import HttpFrontend, http_frontend
@@ -126,3 +127,14 @@ def test_a_request_that_never_began_has_no_times() -> None:
     RequestMetrics(registry).ended(RequestSummary("x", "abort", 5, 0, 0.1))
     assert registry.get_sample_value("octavo_request_queue_time_seconds_count") == 0
     assert registry.get_sample_value("octavo_e2e_request_latency_seconds_count") == 1
+
+
+@pytest.mark.parametrize(("kind", "counted"), [("RequestTimeoutError", 1), ("QueueFullError", 0)])
+def test_o58_what_times_out_before_it_is_taken_is_counted(folder: Path, kind: str, counted: int) -> None:
+    with http_frontend(folder) as frontend:
+        before = read(frontend.http)
+        frontend.scheduler.refuse = lambda s: Rejected(s.request, s.attempt, kind, "because")
+        assert frontend.http.post(COMPLETIONS, json={"prompt": "the cat"}).status_code >= 400
+        after = read(frontend.http)
+    gained = {name: value - before.get(name, 0.0) for name, value in after.items()}
+    assert sum(gained[name] for name in gained if "request_success_total" in name) == counted

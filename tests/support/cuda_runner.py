@@ -35,7 +35,8 @@ _SETTINGS = {
 def cuda_config(model: Path, **fields: object) -> WorkerConfig:
     """A configuration for a small model in float32, unless `fields` say otherwise."""
     settings = _SETTINGS | {"model_path": str(model)} | fields
-    settings.setdefault("vocab_size", json.loads((model / "config.json").read_text())["vocab_size"])
+    if "vocab_size" not in settings:
+        settings["vocab_size"] = json.loads((model / "config.json").read_text())["vocab_size"]
     return WorkerConfig(**settings)  # type: ignore[arg-type]
 
 
@@ -55,7 +56,12 @@ def make_interpreted_runner(model: Path, **fields: object) -> CudaRunner:
     build = Build(config, device, loaded, ops, arena)
     for size in largest_sizes(build.sizes):
         build.computation.warm(size)
-    return build.finish(KVGroup(num_blocks=config.num_blocks, block_size=build.block_size))
+    return build.finish(
+        tuple(
+            KVGroup(config.num_blocks, build.block_size, group.window)
+            for group in loaded.decoder.config.groups
+        )
+    )
 
 
 @contextmanager

@@ -13,8 +13,8 @@ from ..loading import LoadedModel, load_model
 from ..models import ModelConfig, read_config
 from ..phases import StartPhases
 from ..rows import RowTable
-from .model import Arena, CudaAttention, CudaOps, Fp8Layers, has_fp8_layers
-from .model.memory import DeviceMemory, size_kv_group
+from .model import Arena, CudaAttention, CudaOps, Fp8Layers, has_fp8_layers, has_lone_layers
+from .model.memory import DeviceMemory, size_kv_groups
 from .rows import Intake, RowColumns, Staging
 from .rows.token_lists import ListPool
 from .runner import NUM_SLOTS, CudaRunner
@@ -78,16 +78,14 @@ def load_cuda(config: WorkerConfig, phases: StartPhases) -> CudaRunner:
     for size in largest_sizes(build.sizes):
         build.computation.warm(size)
     num_graphs = 2 * len(build.sizes.bodies())
-    group = size_kv_group(
+    groups = size_kv_groups(
         model.decoder.config,
+        config,
         dtype=model.dtype,
         block_size=build.block_size,
-        num_blocks=config.num_blocks,
         use=memory.measure(num_graphs=0 if config.enforce_eager else num_graphs),
-        utilization=config.gpu_memory_utilization,
-        max_model_len=config.max_model_len,
     )
-    runner = build.finish(group)
+    runner = build.finish(groups)
     phases.enter("kernels")
     every = forms(build.sizes)
     prepare(build.computation, every, seconds=float("inf"), on_progress=phases.report)
@@ -100,12 +98,7 @@ def load_cuda(config: WorkerConfig, phases: StartPhases) -> CudaRunner:
 
 
 def _refuse_unsupported(model: ModelConfig) -> None:
-    if any(model.windows):
-        raise ModelError(
-            f"{model.architecture} with a sliding window of {max(model.windows)} tokens runs on the CPU "
-            f"only: use --device cpu, or a max_model_len of at most the window"
-        )
-    if model.post_norms or model.activation != "silu" or model.experts is not None:
+    if model.experts is not None:
         raise ModelError(f"{model.architecture} runs on the CPU only: use --device cpu")
 
 
@@ -129,11 +122,14 @@ class Build:
         decoder = model.decoder
         self._vocab_size = decoder.config.vocab_size
         self.block_size = config.block_size or _BLOCK_SIZE
-        self.sizes = _sizes(config, num_weights=decoder.config.num_weights)
+        num_groups = len(decoder.config.groups)
+        self.sizes = _sizes(config, decoder.config)
         max_rows, max_tokens = self.sizes.rows[-1], self.sizes.tokens[-1]
         num_blocks = -(-config.max_model_len // self.block_size)
         lists_size = max(_MIN_LISTS, 2 * self._vocab_size)
-        self._columns = RowColumns(config.max_num_seqs, num_blocks, 1, lists_size, device=device.name)
+        self._columns = RowColumns(
+            config.max_num_seqs, num_blocks, num_groups, lists_size, device=device.name
+        )
         self._staging = Staging(
             max_rows,
             len(self._columns.state),
@@ -143,7 +139,7 @@ class Build:
             pinned=device.pinned,
         )
         self._lists = ListPool(self._columns, config.eos_token_ids)
-        buffers = StepBuffers(self._staging, max_tokens=max_tokens, num_groups=1, device=device.name)
+        buffers = StepBuffers(self._staging, max_tokens=max_tokens, num_groups=num_groups, device=device.name)
         self._drawing = Drawing(
             self._columns, self._lists, buffers, max_lines=max_rows, vocab_size=self._vocab_size
         )
@@ -157,7 +153,7 @@ class Build:
             dtype=model.dtype,
             device=device.name,
         )
-        self._attention.allocate(KVGroup(num_blocks=1, block_size=self.block_size))
+        self._attention.allocate([KVGroup(1, self.block_size)] * num_groups)
         parts = DeviceParts(
             model=decoder,
             ops=ops,
@@ -170,14 +166,14 @@ class Build:
         )
         self.computation = Computation(parts, self.sizes, device.graphs)
 
-    def finish(self, group: KVGroup) -> CudaRunner:
+    def finish(self, groups: tuple[KVGroup, ...]) -> CudaRunner:
         """The runner, with a KV cache. What was run so far must have been the largest steps."""
         config, device = self._config, self._device
         self._arena.freeze()
-        self._attention.allocate(group)
-        table = RowTable(config.max_num_seqs, config.max_model_len, (group,))
+        self._attention.allocate(groups)
+        table = RowTable(config.max_num_seqs, config.max_model_len, groups)
         return CudaRunner(
-            kv_groups=(group,),
+            kv_groups=groups,
             max_num_seqs=config.max_num_seqs,
             max_num_batched_tokens=config.max_num_batched_tokens,
             vocab_size=self._vocab_size,
@@ -196,8 +192,10 @@ class Build:
         )
 
 
-def _sizes(config: WorkerConfig, *, num_weights: int) -> Sizes:
-    graph_tokens = _GRAPH_TOKENS_SMALL if num_weights < _SMALL_MODEL else _GRAPH_TOKENS
+def _sizes(config: WorkerConfig, model: ModelConfig) -> Sizes:
+    graph_tokens = _GRAPH_TOKENS_SMALL if model.num_weights < _SMALL_MODEL else _GRAPH_TOKENS
     max_tokens = config.max_num_batched_tokens
     # A step has no more rows than tokens.
-    return Sizes(min(config.max_num_seqs, max_tokens), max_tokens, graph_tokens, lone_row=True)
+    return Sizes(
+        min(config.max_num_seqs, max_tokens), max_tokens, graph_tokens, lone_row=has_lone_layers(model)
+    )

@@ -1,4 +1,8 @@
-"""min_p, top_k and top_p as one number for each line: the least logit that they keep."""
+"""min_p, top_k and top_p as one number for each line: the least logit that they keep.
+
+A line is read from device memory once and from the cache a few times more: its range, its mass above some
+guesses, and the few values among which the answer must lie. Those stay in registers while the search goes on.
+"""
 
 import torch
 import triton
@@ -9,94 +13,169 @@ from ...reference import GREEDY_BELOW
 from ..checks import check, check_same_device, check_shape, new_output
 
 _GREEDY_BELOW = tl.constexpr(GREEDY_BELOW)
-_BLOCK = 2048
+_BLOCK = 4096
 _CAPACITY = 4096
-"""Candidates kept of a line: more than any usual nucleus, few enough to search in a moment."""
-_PROBES = tl.constexpr(4)
+"""Candidates kept of a line: more than any usual nucleus, few enough for the registers of one program."""
+_NUM_WARPS = 16
+_LOG2_E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
-def _weigh(ptr, length, probes, best, heat, BLOCK: tl.constexpr):
-    """For each probe: how many of the values are at least as large, and the sum of exp((x - best) / heat)."""
-    counts = tl.zeros((BLOCK, _PROBES), tl.int32)
-    masses = tl.zeros((BLOCK, _PROBES), tl.float32)
-    for start in range(0, length, BLOCK):
-        index = start + tl.arange(0, BLOCK)
+def _probe(low, high):
+    """Four numbers that cut [low, high) into five."""
+    step = (high - low) * 0.2
+    return low + step, low + step * 2, low + step * 3, low + step * 4
+
+
+@triton.jit
+def _weigh(ptr, length, p0, p1, p2, p3, best, rate, BLOCK: tl.constexpr):
+    """For each probe: how many of the values are at least as large, and the sum of 2 ** ((x - best) * rate).
+
+    The probes are four scalars and the sums one number for each eight values: as a second dimension of the
+    block they would send every value through shared memory.
+    """
+    PART: tl.constexpr = BLOCK // 8
+    offsets = tl.arange(0, PART)[:, None] * 8 + tl.arange(0, 8)[None, :]
+    n0 = tl.zeros((PART,), tl.int32)
+    n1 = tl.zeros((PART,), tl.int32)
+    n2 = tl.zeros((PART,), tl.int32)
+    n3 = tl.zeros((PART,), tl.int32)
+    m0 = tl.zeros((PART,), tl.float32)
+    m1 = tl.zeros((PART,), tl.float32)
+    m2 = tl.zeros((PART,), tl.float32)
+    m3 = tl.zeros((PART,), tl.float32)
+    for start in tl.range(0, length, BLOCK, num_stages=3):
+        index = start + offsets
         x = tl.load(ptr + index, mask=index < length, other=float("-inf")).to(tl.float32)
-        weight = tl.exp((x - best) / heat)
-        kept = x[:, None] >= probes[None, :]
-        counts += kept.to(tl.int32)
-        masses += tl.where(kept, weight[:, None], 0.0)
-    return tl.sum(counts, axis=0), tl.sum(masses, axis=0)
+        weight = tl.exp2((x - best) * rate)
+        n0 += tl.sum((x >= p0).to(tl.int32), axis=1)
+        n1 += tl.sum((x >= p1).to(tl.int32), axis=1)
+        n2 += tl.sum((x >= p2).to(tl.int32), axis=1)
+        n3 += tl.sum((x >= p3).to(tl.int32), axis=1)
+        m0 += tl.sum(tl.where(x >= p0, weight, 0.0), axis=1)
+        m1 += tl.sum(tl.where(x >= p1, weight, 0.0), axis=1)
+        m2 += tl.sum(tl.where(x >= p2, weight, 0.0), axis=1)
+        m3 += tl.sum(tl.where(x >= p3, weight, 0.0), axis=1)
+    return (
+        tl.sum(n0, axis=0), tl.sum(n1, axis=0), tl.sum(n2, axis=0), tl.sum(n3, axis=0),
+        tl.sum(m0, axis=0), tl.sum(m1, axis=0), tl.sum(m2, axis=0), tl.sum(m3, axis=0),
+    )  # fmt: skip
 
 
 @triton.jit
-def _search(ptr, length, low, high, num_low, best, heat, wanted, mass, BLOCK: tl.constexpr):
-    """The largest value from [low, high) such that what is at least as large is enough.
+def _weigh_few(values, weights, probe):
+    """`_weigh` of one probe over values in registers."""
+    kept = values >= probe
+    return tl.sum(kept.to(tl.int32), axis=0), tl.sum(tl.where(kept, weights, 0.0), axis=0)
 
-    Enough are `wanted` values, or a mass of `mass` if wanted is 0. Takes enough at `low` (num_low values) and
-    not at `high` for granted and cuts the interval into five at each pass, until it holds one value or, where
+
+@triton.jit
+def _cut(low, num_low, high, num_high, mass_high, probe, num, weight, wanted, mass):
+    """[low, high) after a look at one probe. Enough are `wanted` values, or a mass of `mass` if it is 0."""
+    enough = ((wanted > 0) & (num >= wanted)) | ((wanted == 0) & (weight >= mass))
+    up = enough & (probe > low)
+    down = (enough == 0) & (probe < high)
+    return (
+        tl.where(up, probe, low), tl.where(up, num, num_low),
+        tl.where(down, probe, high), tl.where(down, num, num_high), tl.where(down, weight, mass_high),
+    )  # fmt: skip
+
+
+@triton.jit
+def _search_few(values, weights, low, num_low, high, num_high, mass_high, wanted, mass):
+    """The largest number from [low, high) such that what is at least as large is enough.
+
+    `values` (with -inf behind them) hold all that lie in the interval; `num_high` and `mass_high` are what
+    lies above. Takes enough at `low` and not at `high` for granted, and ends when one value is left or, where
     values are equal, no other number.
     """
-    index = tl.arange(0, _PROBES)
-    num_high = 0
-    probes = low + (high - low) * ((index + 1).to(tl.float32) / (_PROBES + 1))
-    while (num_low - num_high > 1) & (tl.min(probes, axis=0) > low) & (tl.max(probes, axis=0) < high):
-        counts, masses = _weigh(ptr, length, probes, best, heat, BLOCK)
-        enough = ((wanted > 0) & (counts >= wanted)) | ((wanted == 0) & (masses >= mass))
-        num_low = tl.min(tl.where(enough, counts, num_low), axis=0)
-        num_high = tl.max(tl.where(enough, num_high, counts), axis=0)
-        low = tl.max(tl.where(enough, probes, low), axis=0)
-        high = tl.min(tl.where(enough, high, probes), axis=0)
-        probes = low + (high - low) * ((index + 1).to(tl.float32) / (_PROBES + 1))
-    return low
+    inside = (values >= low) & (values < high)
+    values = tl.where(inside, values, float("-inf"))
+    num_above = num_high
+    mass_above = mass_high
+    p0, p1, p2, p3 = _probe(low, high)
+    while (num_low - num_high > 1) & (p0 > low) & (p3 < high):
+        n0, m0 = _weigh_few(values, weights, p0)
+        n1, m1 = _weigh_few(values, weights, p1)
+        n2, m2 = _weigh_few(values, weights, p2)
+        n3, m3 = _weigh_few(values, weights, p3)
+        low, num_low, high, num_high, mass_high = _cut(
+            low, num_low, high, num_high, mass_high, p0, num_above + n0, mass_above + m0, wanted, mass
+        )
+        low, num_low, high, num_high, mass_high = _cut(
+            low, num_low, high, num_high, mass_high, p1, num_above + n1, mass_above + m1, wanted, mass
+        )
+        low, num_low, high, num_high, mass_high = _cut(
+            low, num_low, high, num_high, mass_high, p2, num_above + n2, mass_above + m2, wanted, mass
+        )
+        low, num_low, high, num_high, mass_high = _cut(
+            low, num_low, high, num_high, mass_high, p3, num_above + n3, mass_above + m3, wanted, mass
+        )
+        p0, p1, p2, p3 = _probe(low, high)
+    return low, num_low
 
 
 @triton.jit
-def _filter(ptr, length, lowest, num_values, total, best, heat, top_k, top_p, BLOCK: tl.constexpr):
-    """The threshold of top_k and then top_p over the values from `lowest` on, which hold the answer of both.
-
-    `total` is the mass that top_p is a part of when top_k takes nothing away.
-    """
-    # Above the largest value nothing is enough.
-    high = best + tl.maximum(tl.abs(best) * 1e-6, 1e-6)
-    if (top_k > 0) & (top_k <= num_values):
-        lowest = _search(ptr, length, lowest, high, num_values, best, heat, top_k, 0.0, BLOCK)
-        probes = tl.zeros((_PROBES,), tl.float32) + lowest
-        counts, masses = _weigh(ptr, length, probes, best, heat, BLOCK)
-        num_values = tl.max(counts, axis=0)
-        total = tl.max(masses, axis=0)
-    if top_p < 1.0:
-        # The largest value weighs 1, so that it is kept by any positive mass.
-        mass = tl.maximum(top_p * total, 1e-30)
-        lowest = _search(ptr, length, lowest, high, num_values, best, heat, 0, mass, BLOCK)
-    return lowest
-
-
-@triton.jit
-def _compact(ptr, length, lowest, candidates_ptr, BLOCK: tl.constexpr):
-    """Writes the values from `lowest` on to `candidates` side by side."""
+def _gather(ptr, length, low, high, candidates_ptr, CAPACITY: tl.constexpr, BLOCK: tl.constexpr):
+    """The values in [low, high), at most CAPACITY, in the order of the line; -inf behind them."""
     filled = 0
     for start in range(0, length, BLOCK):
         index = start + tl.arange(0, BLOCK)
         x = tl.load(ptr + index, mask=index < length, other=float("-inf")).to(tl.float32)
-        kept = x >= lowest
-        place = filled + tl.cumsum(kept.to(tl.int32), axis=0) - 1
-        tl.store(candidates_ptr + place, x, mask=kept)
-        filled += tl.sum(kept.to(tl.int32), axis=0)
+        kept = (x >= low) & (x < high)
+        ranks = tl.cumsum(kept.to(tl.int32), axis=0)
+        tl.store(candidates_ptr + filled + ranks - 1, x, mask=kept)
+        filled += tl.max(ranks, axis=0)
     tl.debug_barrier()
+    index = tl.arange(0, CAPACITY)
+    values = tl.load(candidates_ptr + index, mask=index < filled, other=float("-inf"))
+    tl.debug_barrier()
+    return values
+
+
+@triton.jit
+def _search_line(
+    ptr, length, low, num_low, high, best, rate, wanted, mass, candidates_ptr, CAPACITY: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """`_search_few` over a line, whose interval is narrowed until what is left in it fits into registers."""
+    num_high = tl.full((), 0, tl.int32)
+    mass_high = tl.full((), 0.0, tl.float32)
+    p0, p1, p2, p3 = _probe(low, high)
+    while (num_low - num_high > CAPACITY) & (p0 > low) & (p3 < high):
+        n0, n1, n2, n3, m0, m1, m2, m3 = _weigh(ptr, length, p0, p1, p2, p3, best, rate, BLOCK)
+        low, num_low, high, num_high, mass_high = _cut(
+            low, num_low, high, num_high, mass_high, p0, n0, m0, wanted, mass
+        )
+        low, num_low, high, num_high, mass_high = _cut(
+            low, num_low, high, num_high, mass_high, p1, n1, m1, wanted, mass
+        )
+        low, num_low, high, num_high, mass_high = _cut(
+            low, num_low, high, num_high, mass_high, p2, n2, m2, wanted, mass
+        )
+        low, num_low, high, num_high, mass_high = _cut(
+            low, num_low, high, num_high, mass_high, p3, n3, m3, wanted, mass
+        )
+        p0, p1, p2, p3 = _probe(low, high)
+    if num_low - num_high <= CAPACITY:
+        values = _gather(ptr, length, low, high, candidates_ptr, CAPACITY, BLOCK)
+        weights = tl.exp2((values - best) * rate)
+        low, num_low = _search_few(values, weights, low, num_low, high, num_high, mass_high, wanted, mass)
+    return low, num_low
 
 
 @triton.jit
 def _range(ptr, length, BLOCK: tl.constexpr):
     """The largest value and the least one above -inf."""
-    largest = tl.full((BLOCK,), float("-inf"), tl.float32)
-    least = tl.full((BLOCK,), float("inf"), tl.float32)
-    for start in range(0, length, BLOCK):
-        index = start + tl.arange(0, BLOCK)
+    PART: tl.constexpr = BLOCK // 8
+    offsets = tl.arange(0, PART)[:, None] * 8 + tl.arange(0, 8)[None, :]
+    largest = tl.full((PART,), float("-inf"), tl.float32)
+    least = tl.full((PART,), float("inf"), tl.float32)
+    for start in tl.range(0, length, BLOCK, num_stages=3):
+        index = start + offsets
         x = tl.load(ptr + index, mask=index < length, other=float("-inf")).to(tl.float32)
-        largest = tl.maximum(largest, x)
-        least = tl.minimum(least, tl.where(x > float("-inf"), x, float("inf")))
+        largest = tl.maximum(largest, tl.max(x, axis=1))
+        least = tl.minimum(least, tl.min(tl.where(x > float("-inf"), x, float("inf")), axis=1))
     return tl.max(largest, axis=0), tl.min(least, axis=0)
 
 
@@ -104,27 +183,55 @@ def _range(ptr, length, BLOCK: tl.constexpr):
 def _find(
     ptr, length, lowest, best, heat, top_k, top_p, candidates_ptr, CAPACITY: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """The threshold of top_k and top_p over the values from `lowest` on.
+    """The threshold of top_k and then top_p over the values from `lowest` on.
 
     Weighs what lies above guesses at 4, 9 and 16 of heat below the largest. When a guess keeps enough for the
-    filters and few enough for `candidates`, those are copied there and searched; else the whole line is.
+    filters and few enough for registers, both are searched there; else each narrows the line for itself.
     """
-    index = tl.arange(0, _PROBES)
-    guess = (index + 2).to(tl.float32)
-    guesses = tl.maximum(best - guess * guess * heat, lowest)
-    probes = tl.where(index == _PROBES - 1, lowest, guesses)
-    counts, masses = _weigh(ptr, length, probes, best, heat, BLOCK)
-    num_values = tl.max(counts, axis=0)
-    total = tl.max(masses, axis=0)
-    enough = tl.where(top_k > 0, counts >= tl.minimum(top_k, num_values), masses >= top_p * total)
-    usable = enough & (counts <= CAPACITY)
-    if tl.max(usable.to(tl.int32), axis=0) > 0:
-        lowest = tl.max(tl.where(usable, probes, float("-inf")), axis=0)
-        num_values = tl.min(tl.where(usable, counts, 2147483647), axis=0)
-        _compact(ptr, length, lowest, candidates_ptr, BLOCK)
-        return _filter(candidates_ptr, num_values, lowest, num_values, total, best, heat, top_k, top_p, BLOCK)
+    rate = _LOG2_E / heat
+    # Above the largest value nothing is enough.
+    high = best + tl.maximum(tl.abs(best) * 1e-6, 1e-6)
+    p0 = tl.maximum(best - 4 * heat, lowest)
+    p1 = tl.maximum(best - 9 * heat, lowest)
+    p2 = tl.maximum(best - 16 * heat, lowest)
+    n0, n1, n2, num_values, m0, m1, m2, total = _weigh(ptr, length, p0, p1, p2, lowest, best, rate, BLOCK)
+    filled = tl.minimum(top_k, num_values)
+    enough0 = tl.where(top_k > 0, n0 >= filled, m0 >= top_p * total)
+    enough1 = tl.where(top_k > 0, n1 >= filled, m1 >= top_p * total)
+    enough2 = tl.where(top_k > 0, n2 >= filled, m2 >= top_p * total)
+    guess = tl.where(enough0, p0, tl.where(enough1, p1, tl.where(enough2, p2, lowest)))
+    num_guess = tl.where(enough0, n0, tl.where(enough1, n1, tl.where(enough2, n2, num_values)))
+    none = tl.full((), 0, tl.int32)
+    nothing = tl.full((), 0.0, tl.float32)
+    cuts_k = (top_k > 0) & (top_k <= num_values)
+    if num_guess <= CAPACITY:
+        lowest = guess
+        values = _gather(ptr, length, lowest, high, candidates_ptr, CAPACITY, BLOCK)
+        weights = tl.exp2((values - best) * rate)
+        num_values = num_guess
+        if cuts_k:
+            lowest, _num_kept = _search_few(
+                values, weights, lowest, num_values, high, none, nothing, top_k, 0.0
+            )
+            num_values, total = _weigh_few(values, weights, lowest)
+        if top_p < 1.0:
+            # The largest value weighs 1, so that it is kept by any positive mass.
+            mass = tl.maximum(top_p * total, 1e-30)
+            lowest, _num_kept = _search_few(values, weights, lowest, num_values, high, none, nothing, 0, mass)
     else:
-        return _filter(ptr, length, lowest, num_values, total, best, heat, top_k, top_p, BLOCK)
+        if cuts_k:
+            lowest, _num_kept = _search_line(
+                ptr, length, lowest, num_values, high, best, rate, top_k, 0.0, candidates_ptr, CAPACITY, BLOCK
+            )
+            num_values, n0, n1, n2, total, m0, m1, m2 = _weigh(
+                ptr, length, lowest, high, high, high, best, rate, BLOCK
+            )
+        if top_p < 1.0:
+            mass = tl.maximum(top_p * total, 1e-30)
+            lowest, _num_kept = _search_line(
+                ptr, length, lowest, num_values, high, best, rate, 0, mass, candidates_ptr, CAPACITY, BLOCK
+            )
+    return lowest
 
 
 @triton.jit
@@ -229,6 +336,6 @@ def find_threshold(
         LAST=temperature_last is not None,
         CAPACITY=_CAPACITY,
         BLOCK=_BLOCK,
-        num_warps=8,
+        num_warps=_NUM_WARPS,
     )
     return out

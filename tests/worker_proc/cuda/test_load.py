@@ -15,12 +15,8 @@ SIZES = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, 
 @pytest.mark.parametrize(
     ("config", "named"),
     [
-        (
-            {"architectures": ["MistralForCausalLM"], "model_type": "mistral", "sliding_window": 32},
-            "window of 32",
-        ),
         ({"architectures": ["MixtralForCausalLM"], "model_type": "mixtral"}, "MixtralForCausalLM"),
-        ({"architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text"}, "Gemma3ForCausalLM"),
+        ({"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe"}, "Qwen3MoeForCausalLM"),
     ],
 )
 def test_what_runs_on_the_cpu_alone_is_refused_by_name(

@@ -1,5 +1,7 @@
 """The parts of the CUDA runner that need no kernel: sizes, pieces of a pool, memory, what is staged."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -7,13 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from octavo.protocol.errors import OutOfMemoryError
-from octavo.worker_proc.cuda.model.memory import MemoryUse, size_kv_group
+from octavo.worker_proc.cuda.model.memory import MemoryUse, size_kv_groups
 from octavo.worker_proc.cuda.rows.columns import RowColumns
 from octavo.worker_proc.cuda.rows.parameters import row_values
 from octavo.worker_proc.cuda.rows.spans import Spans
 from octavo.worker_proc.cuda.rows.staging import Staging
 from octavo.worker_proc.cuda.steps.sizes import Sizes
 from octavo.worker_proc.cuda.warm import forms
+
+from ...support.cuda_runner import cuda_config
 
 GIB = 1 << 30
 
@@ -69,28 +73,34 @@ def make_config(**fields: object) -> object:
     return ModelConfig(**sizes | fields)  # type: ignore[arg-type]
 
 
-def size_group(use: MemoryUse, num_blocks: int = 0) -> int:
-    return size_kv_group(
-        make_config(),  # type: ignore[arg-type]
+def size_groups(use: MemoryUse, num_blocks: int = 0, **traits: object) -> list[int]:
+    config = cuda_config(Path(), vocab_size=100, num_blocks=num_blocks, max_model_len=1000)
+    groups = size_kv_groups(
+        make_config(**traits),  # type: ignore[arg-type]
+        config,
         dtype=torch.bfloat16,
         block_size=64,
-        num_blocks=num_blocks,
         use=use,
-        utilization=0.9,
-        max_model_len=1000,
-    ).num_blocks
+    )
+    return [group.num_blocks for group in groups]
 
 
 def test_the_cache_gets_what_is_left() -> None:
     # A block takes 2 layers x 2 x 2 heads x 16 x 64 tokens x 2 bytes = 16 KiB.
-    assert size_group(MemoryUse(10 * GIB, 4 * GIB, GIB)) == 4 * 65536
-    assert size_group(MemoryUse(10 * GIB, 4 * GIB, GIB), num_blocks=7) == 7
+    assert size_groups(MemoryUse(10 * GIB, 4 * GIB, GIB)) == [4 * 65536]
+    assert size_groups(MemoryUse(10 * GIB, 4 * GIB, GIB), num_blocks=7) == [7]
+
+
+def test_layers_with_a_window_leave_the_rest_to_the_others() -> None:
+    # Eight rows of three blocks and two steps of one: as many again may be found in the cache.
+    use = MemoryUse(10 * GIB, 4 * GIB, GIB)
+    assert size_groups(use, windows=(0, 128)) == [8 * 65536 - 52, 52]
 
 
 @pytest.mark.parametrize(("used", "num_blocks"), [(9, 0), (5, 1 << 30)])
 def test_a_cache_that_does_not_fit_says_what_to_change(used: int, num_blocks: int) -> None:
     with pytest.raises(OutOfMemoryError, match=r"gpu-memory-utilization.*max-num-seqs"):
-        size_group(MemoryUse(10 * GIB, used * GIB, GIB), num_blocks)
+        size_groups(MemoryUse(10 * GIB, used * GIB, GIB), num_blocks)
 
 
 def test_a_row_s_fields_arrive_in_their_columns() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from octavo.protocol.errors import OutOfMemoryError
-from octavo.worker_proc.cpu.kv_size import divide_memory
+from octavo.worker_proc.kv_groups import divide_memory
 
 from ...support.cpu_runner import make_cpu_runner
 from ...support.models import make_ctx_model

@@ -3,7 +3,7 @@
 from .arena import Arena
 from .attention import CudaAttention
 from .fp8_layers import Fp8Layers, has_fp8_layers
-from .lone import lone_body
+from .lone import has_lone_layers, lone_body
 from .ops import CudaOps
 
-__all__ = ["Arena", "CudaAttention", "CudaOps", "Fp8Layers", "has_fp8_layers", "lone_body"]
+__all__ = ["Arena", "CudaAttention", "CudaOps", "Fp8Layers", "has_fp8_layers", "has_lone_layers", "lone_body"]

@@ -1,5 +1,7 @@
 """The KV cache of a model on a CUDA device, and the attention of a step over it."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -13,7 +15,7 @@ from .arena import Arena
 
 
 class CudaAttention:
-    """Keys and values [num_blocks, block_size, num_kv_heads, head_dim] for each layer; one KV group."""
+    """Keys and values [num_blocks, block_size, num_kv_heads, head_dim] for each layer; groups by window."""
 
     def __init__(
         self,
@@ -32,35 +34,48 @@ class CudaAttention:
         self._arena = arena
         self._dtype = dtype
         self._device = device
-        self._rope = rope_table(config.rope, max_model_len).to(device)
-        self._plan = kernels.make_attention_plan(
-            max_rows,
-            max_tokens,
-            num_heads=config.num_heads,
-            num_kv_heads=config.num_kv_heads,
-            head_dim=config.head_dim,
-            device=device,
-        )
+        self._ropes = [rope_table(rope, max_model_len).to(device) for rope in config.ropes]
+        self._windows = [group.window for group in config.groups]
+        self._plans = [
+            kernels.make_attention_plan(
+                max_rows,
+                max_tokens,
+                num_heads=config.num_heads,
+                num_kv_heads=config.num_kv_heads,
+                head_dim=config.head_dim,
+                device=device,
+            )
+            for _ in self._windows
+        ]
         self.block_size = 0
         self._caches: list[Tensor] = []
 
-    def allocate(self, group: KVGroup) -> None:
+    def allocate(self, groups: Sequence[KVGroup]) -> None:
         """Make the cache, in place of one made before. Its slots are not cleared: no row reads what it has
         not written."""
         self._caches = []
-        self.block_size = group.block_size
+        self.block_size = groups[0].block_size
         config = self._config
-        shape = (2, group.num_blocks, group.block_size, config.num_kv_heads, config.head_dim)
+        num_blocks = [0] * config.num_layers
+        for group, layers in zip(groups, config.groups, strict=True):
+            for layer in layers.layers:
+                num_blocks[layer] = group.num_blocks
+        shape = (self.block_size, config.num_kv_heads, config.head_dim)
         self._caches = [
-            torch.empty(shape, dtype=self._dtype, device=self._device) for _ in range(config.num_layers)
+            torch.empty((2, number, *shape), dtype=self._dtype, device=self._device) for number in num_blocks
         ]
 
     def begin(self, step: StepTensors) -> "StepAttention":
         """Plan the step's work on the device; what is returned is called by each layer."""
         inputs = step.inputs
-        kernels.plan_attention(
-            self._plan, step.columns.query_start, inputs.seq_lens, num_tokens=len(inputs.token_ids)
-        )
+        for plan, window in zip(self._plans, self._windows, strict=True):
+            kernels.plan_attention(
+                plan,
+                step.columns.query_start,
+                inputs.seq_lens,
+                num_tokens=len(inputs.token_ids),
+                window=window,
+            )
         return StepAttention(self, step)
 
     def attend(self, step: StepTensors, spec: AttentionSpec, qkv: Tensor, scales: Tensor | None) -> Tensor:
@@ -76,10 +91,10 @@ class CudaAttention:
             k,
             v,
             inputs.positions,
-            self._rope,
+            self._ropes[spec.rope],
             k_cache,
             v_cache,
-            inputs.slots[0],
+            inputs.slots[spec.group],
             q_weight=spec.q_norm,
             k_weight=spec.k_norm,
             eps=spec.norm_eps,
@@ -91,12 +106,14 @@ class CudaAttention:
             q,
             k_cache,
             v_cache,
-            self._tables[0],
+            self._tables[spec.group],
             step.columns.query_start,
             inputs.seq_lens,
             scale=spec.scale,
+            window=self._windows[spec.group],
+            softcap=spec.softcap,
             out=out.view(len(qkv), spec.num_heads, spec.head_dim),
-            plan=self._plan,
+            plan=self._plans[spec.group],
             rows=inputs.rows,
             decodes_only=step.size.decodes_only,
             pdl=pdl,

@@ -13,6 +13,7 @@ from ...models import Decoder
 from ...models.layers import AttentionSpec, Linear
 from .arena import Arena
 from .fp8 import Fp8Weight, fp8_product, take_tokens
+from .lone import has_lone_layers
 
 
 class ScaledTokens(NamedTuple):
@@ -30,10 +31,7 @@ class ScaledAttend(Protocol):
 
 def has_fp8_layers(model: Decoder) -> bool:
     """Whether all projections of a finished model are in 8 bits, and its layers of the usual form."""
-    config = model.config
-    if config.post_norms or config.experts is not None or config.embed_scale != 1.0:
-        return False
-    if config.activation != "silu":
+    if not has_lone_layers(model.config):
         return False
     parts = [part for layer in model.layers for part in (layer.qkv, layer.o, layer.gate_up, layer.down)]
     return all(isinstance(part.weight, Fp8Weight) for part in parts)

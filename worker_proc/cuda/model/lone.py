@@ -7,8 +7,15 @@ Each launch begins while the one in front ends, and requests its first weights b
 from torch import Tensor
 
 from ...models import Decoder
+from ...models.config import ModelConfig
 from ...models.layers import Attend
 from .ops import CudaOps
+
+
+def has_lone_layers(config: ModelConfig) -> bool:
+    """Whether a model's layers are of the form that `lone_body` runs."""
+    special = config.post_norms or config.experts is not None or config.embed_scale != 1.0
+    return not special and config.activation == "silu"
 
 
 def lone_body(model: Decoder, ops: CudaOps, token_ids: Tensor, attend: Attend) -> tuple[Tensor, Tensor]:

@@ -4,8 +4,10 @@ from typing import NamedTuple
 
 import torch
 
+from ....protocol.config import WorkerConfig
 from ....protocol.errors import OutOfMemoryError
 from ....protocol.lifecycle import KVGroup
+from ...kv_groups import divide_memory, enough_blocks
 from ...models.config import ModelConfig
 
 _GIB = 1 << 30
@@ -39,32 +41,34 @@ class DeviceMemory:
         return MemoryUse(total, total - free, 2 * transient + graphs)
 
 
-def size_kv_group(
-    config: ModelConfig,
-    *,
-    dtype: torch.dtype,
-    block_size: int,
-    num_blocks: int,
-    use: MemoryUse,
-    utilization: float,
-    max_model_len: int,
-) -> KVGroup:
-    """The KV cache: `num_blocks` if given, else what is left of the part `utilization` of the device.
+def size_kv_groups(
+    model: ModelConfig, config: WorkerConfig, *, dtype: torch.dtype, block_size: int, use: MemoryUse
+) -> tuple[KVGroup, ...]:
+    """The KV cache: `config.num_blocks` a group if given, else what is left of `gpu_memory_utilization`.
 
     Raises OutOfMemoryError that says what to change when it does not fit.
     """
-    size = 2 * config.num_layers * config.kv_size * dtype.itemsize * block_size
-    left = int(use.total * utilization) - use.used - use.reserved
-    blocks = num_blocks or left // size
-    if blocks >= 1 and blocks * size <= use.total - use.used - use.reserved:
-        return KVGroup(num_blocks=blocks, block_size=block_size)
-    context = -(-max_model_len // block_size) * size
-    asked = f", and {num_blocks} blocks were asked for" if num_blocks else ""
+    groups = model.groups
+    layer_bytes = 2 * model.kv_size * dtype.itemsize * block_size
+    sizes = [layer_bytes * len(group.layers) for group in groups]
+    left = int(use.total * config.gpu_memory_utilization) - use.used - use.reserved
+    counts = [config.num_blocks] * len(groups)
+    if not config.num_blocks:
+        counts = divide_memory(
+            max(left, 0), sizes, [enough_blocks(group, config, block_size) for group in groups]
+        )
+    needed = sum(count * size for count, size in zip(counts, sizes, strict=True))
+    if min(counts) >= 1 and needed <= use.total - use.used - use.reserved:
+        return tuple(
+            KVGroup(count, block_size, group.window) for count, group in zip(counts, groups, strict=True)
+        )
+    context = -(-config.max_model_len // block_size) * sum(sizes)
+    asked = f", and {config.num_blocks} blocks were asked for" if config.num_blocks else ""
     raise OutOfMemoryError(
         f"the KV cache does not fit: of {use.total / _GIB:.1f} GiB, weights, buffers and other programs "
         f"use {use.used / _GIB:.1f} and {use.reserved / _GIB:.1f} are set aside for steps; "
-        f"gpu_memory_utilization {utilization:g} leaves {left / _GIB:.1f}, a block takes "
-        f"{size / _GIB:.3f} and a context of {max_model_len} tokens {context / _GIB:.1f}{asked}: raise "
-        f"--gpu-memory-utilization, or lower --max-num-seqs, --max-num-batched-tokens or "
-        f"--num-gpu-blocks-override"
+        f"gpu_memory_utilization {config.gpu_memory_utilization:g} leaves {left / _GIB:.1f}, a block "
+        f"takes {sum(sizes) / _GIB:.3f} and a context of {config.max_model_len} tokens "
+        f"{context / _GIB:.1f}{asked}: raise --gpu-memory-utilization, or lower --max-num-seqs, "
+        f"--max-num-batched-tokens or --num-gpu-blocks-override"
     )

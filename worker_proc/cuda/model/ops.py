@@ -90,12 +90,10 @@ class CudaOps:
     def gated_linear(
         self, x: Tensor, packed: Fp8Weight | Tensor, bias: Tensor | None, activation: str
     ) -> Tensor:
-        assert activation == "silu", activation  # the load refuses others
-        return self.silu_mul(self.linear(x, packed, bias))
-
-    def silu_mul(self, x: Tensor) -> Tensor:
-        out = self._arena.take("gated", x.shape[0], x.shape[1] // 2, x.dtype)
-        return kernels.silu_mul(x, out=out)
+        gates = self.linear(x, packed, bias)
+        out = self._arena.take("gated", gates.shape[0], gates.shape[1] // 2, x.dtype)
+        gate = kernels.silu_mul if activation == "silu" else kernels.gelu_tanh_mul
+        return gate(gates, out=out)
 
     def _norm_of(self, x: Tensor) -> Tensor:
         return self._arena.take("norm", x.shape[0], x.shape[1], x.dtype)

@@ -21,7 +21,8 @@ OctavoError
     ├── ModelError                       exit 3  model folder, config, tokenizer or weights
     ├── PortInUseError                   exit 4
     ├── OutOfMemoryError                 exit 5
-    └── ProcessDiedError                 exit 6  a process of the server ended and was not restarted
+    ├── ProcessDiedError                 exit 6  a process of the server ended and was not restarted
+    └── RankLostError                    exit 7  another rank of this worker's group is gone
 
 A `kind` is the class's name on the wire.
 """
@@ -141,6 +142,10 @@ class OutOfMemoryError(StartupError):
 
 class ProcessDiedError(StartupError):
     exit_status = 6
+
+
+class RankLostError(StartupError):
+    exit_status = 7
 
 
 def _tree(root: type[OctavoError]) -> dict[str, type[OctavoError]]:

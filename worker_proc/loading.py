@@ -11,6 +11,8 @@ from ..protocol.errors import ModelError, UsageError
 from .models import Decoder, ModelConfig, read_config
 from .models.layers import Ops
 from .models.parameters import Parameters
+from .models.shards import Shard
+from .parallel import ALONE, Ranks
 from .phases import StartPhases
 from .weights import checkpoint_dtype, fill_dummy, load_weights, read_header, weight_files
 
@@ -25,8 +27,16 @@ class LoadedModel(NamedTuple):
     dtype: torch.dtype
 
 
-def load_model(config: WorkerConfig, phases: StartPhases, *, device: torch.device, ops: Ops) -> LoadedModel:
-    """Load the weights of a folder onto a device and bring them into the form of its operators.
+def load_model(
+    config: WorkerConfig,
+    phases: StartPhases,
+    *,
+    device: torch.device,
+    ops: Ops,
+    ranks: Ranks = ALONE,
+) -> LoadedModel:
+    """Load the weights of a folder onto a device, of `ranks` what this one holds, and bring them into the
+    form of its operators.
 
     Enters the phases "weights" and "pack". Raises a StartupError that names what is wrong.
     """
@@ -43,11 +53,12 @@ def load_model(config: WorkerConfig, phases: StartPhases, *, device: torch.devic
         # A head that is stored is used, also where config.json says that it is tied: some are not.
         model_config = replace(model_config, tied_head=False)
     params = Parameters(dtype, device, wide_norms=model_config.norm_offset != 0.0)
-    decoder = Decoder(model_config, params)
+    shard = Shard(model_config, config.rank, config.group_size)
+    decoder = Decoder(shard, params, ranks)
     if files:
-        load_weights(files, params.slots, on_progress=phases.report)
+        load_weights(files, params.slots, params.cuts, on_progress=phases.report)
     else:
-        fill_dummy(params.slots, seed=config.seed, spread=model_config.initializer_range)
+        fill_dummy(params.slots, params.cuts, seed=config.seed, spread=model_config.initializer_range)
     params.slots.clear()
     phases.enter("pack")
     for fraction in decoder.finish(ops):

@@ -4,10 +4,12 @@ import logging
 import os
 
 import torch
+from msgspec.structs import replace
 
 from ...kernels import cpu as kernels
 from ...protocol.config import WorkerConfig
 from ..loading import load_model
+from ..parallel.group import join_group
 from ..phases import StartPhases
 from .attention import CpuAttention
 from .kv_size import size_kv_groups
@@ -24,15 +26,21 @@ _HEAP_BYTES = (2 << 30) - (4 << 20)  # address space; the C library counts in 32
 
 def load_cpu(config: WorkerConfig, phases: StartPhases) -> CpuRunner:
     """Load the model of a folder. Raises a StartupError that names what is wrong."""
-    torch.set_num_threads(config.cpu_threads or len(os.sched_getaffinity(0)))
+    cores = len(os.sched_getaffinity(0))
+    torch.set_num_threads(config.cpu_threads or max(1, cores // config.group_size))
     torch.set_flush_denormal(True)
     prepare_heap(_HEAP_BYTES)
     phases.enter("compile")
     kernels.native_ops()
     ops = CpuOps(_SECOND_FORM_BYTES)
-    model, dtype = load_model(config, phases, device=torch.device("cpu"), ops=ops)
+    if config.group_size > 1:
+        phases.enter("ranks")
+    ranks = join_group(config, "gloo")
+    model, dtype = load_model(config, phases, device=torch.device("cpu"), ops=ops, ranks=ranks)
     phases.enter("kv")
     groups = size_kv_groups(model.config, config, dtype=dtype, block_size=config.block_size or _BLOCK_SIZE)
+    counts = ranks.least([group.num_blocks for group in groups])
+    groups = tuple(replace(group, num_blocks=count) for group, count in zip(groups, counts, strict=True))
     attention = CpuAttention(model.config, groups, config.max_model_len, dtype)
     _log.info(
         "%s in %s on %d threads, KV blocks of %d tokens: %s",
@@ -45,4 +53,4 @@ def load_cpu(config: WorkerConfig, phases: StartPhases) -> CpuRunner:
             for group in groups
         ),
     )
-    return CpuRunner(config, model, attention)
+    return CpuRunner(config, model, attention, ranks)

@@ -8,6 +8,7 @@ import torch
 from ...protocol.config import WorkerConfig
 from ...protocol.steps import RowError, RowPromptLogprobs, StepPlan
 from ..models import Decoder
+from ..parallel import ALONE, Ranks
 from ..rows import RowTable, StepInputs
 from ..runner import ImmediateRunner, StepOutput
 from ..sampling import Drawn, PromptReader, Sampler
@@ -20,8 +21,11 @@ _NOTHING = Drawn(np.zeros(0, np.int64), None, {})
 class CpuRunner(ImmediateRunner):
     """Rows, model, KV cache and sampler."""
 
-    def __init__(self, config: WorkerConfig, model: Decoder, attention: CpuAttention) -> None:
+    def __init__(
+        self, config: WorkerConfig, model: Decoder, attention: CpuAttention, ranks: Ranks = ALONE
+    ) -> None:
         super().__init__()
+        self._ranks = ranks
         self.kv_groups = attention.groups
         self.max_num_seqs = config.max_num_seqs
         self.max_num_batched_tokens = config.max_num_batched_tokens
@@ -42,6 +46,7 @@ class CpuRunner(ImmediateRunner):
     @torch.inference_mode()
     def execute(self, plan: StepPlan) -> StepOutput:
         began = time.perf_counter()
+        self._ranks.meet(plan.incarnation, plan.step)
         self._apply(plan)
         inputs = self._table.inputs(plan)
         rows = inputs.sampled_rows
@@ -79,7 +84,12 @@ class CpuRunner(ImmediateRunner):
         prompts = self._prompts.read(inputs, logits)
         if not len(inputs.sampled):
             return _NOTHING, prompts
-        drawn = self._sampler.sample(
-            logits(torch.from_numpy(inputs.last)), inputs.sampled_rows, inputs.draw_positions
-        )
-        return drawn, prompts
+        return self._draw(logits(torch.from_numpy(inputs.last)), inputs), prompts
+
+    def _draw(self, logits: torch.Tensor, inputs: StepInputs) -> Drawn:
+        """The leading rank draws, and all go on with the same tokens."""
+        if self._ranks.leads:
+            drawn = self._sampler.sample(logits, inputs.sampled_rows, inputs.draw_positions)
+        else:
+            drawn = Drawn(np.zeros(len(inputs.sampled_rows), np.int64), None, {})
+        return drawn._replace(tokens=self._ranks.agree(drawn.tokens))

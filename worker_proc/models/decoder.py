@@ -5,10 +5,13 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from ..parallel import ALONE, Ranks
 from .config import ModelConfig
+from .cuts import Cut
 from .experts import Experts
-from .layers import Attend, AttentionSpec, GatedLinear, Linear, Ops
+from .layers import Attend, AttentionSpec, GatedLinear, InwardLinear, Linear, Ops
 from .parameters import Parameters
+from .shards import Shard
 
 
 class Layer:
@@ -18,7 +21,8 @@ class Layer:
     comes out of them too, `attended_norm` and `output_norm` do.
     """
 
-    def __init__(self, config: ModelConfig, params: Parameters, index: int) -> None:
+    def __init__(self, shard: Shard, params: Parameters, index: int) -> None:
+        config = shard.config
         prefix, hidden = f"model.layers.{index}", config.hidden_size
         attn, mlp = f"{prefix}.self_attn", f"{prefix}.mlp"
         self.input_norm = params.norm(f"{prefix}.input_layernorm.weight", hidden)
@@ -29,22 +33,24 @@ class Layer:
             self.output_norm = params.norm(f"{prefix}.post_feedforward_layernorm.weight", hidden)
             post = f"{prefix}.pre_feedforward_layernorm.weight"
         self.post_norm = params.norm(post, hidden)
-        self.qkv = Linear(params, _qkv_parts(config, attn), hidden, bias=config.qkv_bias)
-        self.o = Linear(params, [(f"{attn}.o_proj", hidden)], config.q_size, bias=config.o_bias)
+        self.qkv = Linear(params, _qkv_parts(shard, attn), hidden, bias=config.qkv_bias)
+        self.o = InwardLinear(
+            params, f"{attn}.o_proj", hidden, shard.q, bias=config.o_bias, leads=shard.leads
+        )
         self.attention = _attention(config, params, attn, index)
         self._experts: Experts | None = None
         if config.experts is not None and index not in config.experts.dense_layers:
-            self._experts = Experts(config.experts, params, prefix, hidden)
+            self._experts = Experts(config.experts, params, prefix, hidden, shard.expert_inner)
             return
         self.gate_up = GatedLinear(
             params,
-            _gate_up_parts(config, mlp),
+            _gate_up_parts(shard, mlp),
             hidden,
             bias=config.mlp_bias,
             activation=config.activation,
         )
-        self.down = Linear(
-            params, [(f"{mlp}.down_proj", hidden)], config.intermediate_size, bias=config.mlp_bias
+        self.down = InwardLinear(
+            params, f"{mlp}.down_proj", hidden, shard.inner, bias=config.mlp_bias, leads=shard.leads
         )
 
     def finish(self, ops: Ops) -> None:
@@ -54,23 +60,29 @@ class Layer:
             part.finish(ops)
 
     def feed_forward(self, ops: Ops, x: Tensor) -> Tensor:
-        """[num_tokens, hidden_size] from as much."""
+        """[num_tokens, hidden_size] from as much, to be summed over the ranks."""
         if self._experts is not None:
             return self._experts(ops, x)
         return self.down(self.gate_up(x))
 
 
 class Decoder:
-    """Tokens to hidden states to logits. Built empty; `finish` follows when its parameters are loaded."""
+    """Tokens to hidden states to logits. Built empty; `finish` follows when its parameters are loaded.
 
-    def __init__(self, config: ModelConfig, params: Parameters) -> None:
-        self.config = config
+    Attributes:
+        config: the model as this rank computes it.
+    """
+
+    def __init__(self, shard: Shard, params: Parameters, ranks: Ranks = ALONE) -> None:
+        """`ranks` compute the model together; each is given the same tokens."""
+        self.config = config = shard.config
+        self._ranks = ranks
         self.embed = params.matrix([("model.embed_tokens.weight", config.vocab_size)], config.hidden_size)
-        self.layers = [Layer(config, params, index) for index in range(config.num_layers)]
+        self.layers = [Layer(shard, params, index) for index in range(config.num_layers)]
         self.final_norm = params.norm("model.norm.weight", config.hidden_size)
-        head = self.embed
+        head = shard.vocab.of(self.embed)
         if not config.tied_head:
-            head = params.matrix([("lm_head.weight", config.vocab_size)], config.hidden_size)
+            head = params.matrix([("lm_head.weight", shard.vocab)], config.hidden_size)
         self._head: object = head
         self._norms = params.norms
         self._dtype = params.dtype  # of what projections read; norms with wide weights give float32
@@ -99,17 +111,17 @@ class Decoder:
             token_ids: [num_tokens] int32 or int64.
             attend: the step's attention.
         """
-        ops, eps = self._ops, self.config.norm_eps
+        ops, eps, total = self._ops, self.config.norm_eps, self._ranks.sum
         residual = ops.embed(token_ids, self.embed)
         if self._embed_scale != 1.0:
             residual.mul_(self._embed_scale)
         normed = ops.rms_norm(residual, self.layers[0].input_norm, eps).to(self._dtype)
         for layer, next_layer in zip(self.layers, [*self.layers[1:], None], strict=True):
-            attended = layer.o(attend(layer.attention, layer.qkv(normed)))
+            attended = total(layer.o(attend(layer.attention, layer.qkv(normed))))
             if layer.attended_norm is not None:
                 attended = ops.rms_norm(attended, layer.attended_norm, eps)
             normed = ops.add_rms_norm(attended, residual, layer.post_norm, eps).to(self._dtype)
-            out = layer.feed_forward(ops, normed)
+            out = total(layer.feed_forward(ops, normed))
             if layer.output_norm is not None:
                 out = ops.rms_norm(out, layer.output_norm, eps)
             if next_layer is not None:
@@ -123,23 +135,22 @@ class Decoder:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits [S, vocab_size] of hidden states [S, hidden_size], in the model's dtype."""
-        logits = self._ops.linear(hidden, self._head, None)
+        logits = self._ranks.join(self._ops.linear(hidden, self._head, None), self.config.vocab_size)
         if cap := self.config.logit_softcap:
             logits.div_(cap).tanh_().mul_(cap)
         return logits
 
 
-def _qkv_parts(config: ModelConfig, attn: str) -> list[tuple[str, int]]:
-    sizes = {"q_proj": config.q_size, "k_proj": config.kv_size, "v_proj": config.kv_size}
-    if config.fused:
-        sizes = {"qkv_proj": config.q_size + 2 * config.kv_size}
-    return [(f"{attn}.{name}", size) for name, size in sizes.items()]
+def _qkv_parts(shard: Shard, attn: str) -> list[tuple[str, int | Cut]]:
+    if shard.config.fused:
+        return [(f"{attn}.qkv_proj", shard.qkv)]
+    return [(f"{attn}.q_proj", shard.q), (f"{attn}.k_proj", shard.kv), (f"{attn}.v_proj", shard.kv)]
 
 
-def _gate_up_parts(config: ModelConfig, mlp: str) -> list[tuple[str, int]]:
-    if config.fused:
-        return [(f"{mlp}.gate_up_proj", 2 * config.intermediate_size)]
-    return [(f"{mlp}.{name}", config.intermediate_size) for name in ("gate_proj", "up_proj")]
+def _gate_up_parts(shard: Shard, mlp: str) -> list[tuple[str, int | Cut]]:
+    if shard.config.fused:
+        return [(f"{mlp}.gate_up_proj", shard.gate_up)]
+    return [(f"{mlp}.{name}", shard.inner) for name in ("gate_proj", "up_proj")]
 
 
 def _attention(config: ModelConfig, params: Parameters, attn: str, index: int) -> AttentionSpec:

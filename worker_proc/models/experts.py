@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from .cuts import Cut
 from .layers import Linear, Ops
 from .parameters import Parameters
 
@@ -25,18 +26,23 @@ class ExpertsConfig(NamedTuple):
 class Experts:
     """A router and its experts."""
 
-    def __init__(self, config: ExpertsConfig, params: Parameters, prefix: str, hidden: int) -> None:
+    def __init__(
+        self, config: ExpertsConfig, params: Parameters, prefix: str, hidden: int, inner: Cut
+    ) -> None:
+        """`inner`: the features of each expert that are held here."""
         self._config = config
-        block, size = f"{prefix}.{config.block}", config.intermediate_size
+        block = f"{prefix}.{config.block}"
         self._router = Linear(params, [(f"{block}.gate", config.count)], hidden, bias=False)
         names = [f"{block}.experts.{index}" for index in range(config.count)]
         self._gate_up = [
             Linear(
-                params, [(f"{name}.{config.gate}", size), (f"{name}.{config.up}", size)], hidden, bias=False
+                params, [(f"{name}.{config.gate}", inner), (f"{name}.{config.up}", inner)], hidden, bias=False
             )
             for name in names
         ]
-        self._down = [Linear(params, [(f"{name}.{config.down}", hidden)], size, bias=False) for name in names]
+        self._down = [
+            Linear(params, [(f"{name}.{config.down}", hidden)], inner.across(), bias=False) for name in names
+        ]
 
     def finish(self, ops: Ops) -> None:
         """Bring the loaded weights into the device's form."""

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from .cuts import Cut
 from .parameters import Parameters
 
 
@@ -67,7 +68,12 @@ class Linear:
     """A projection made of one or several named parts that read the same input."""
 
     def __init__(
-        self, params: Parameters, parts: Sequence[tuple[str, int]], in_features: int, *, bias: bool
+        self,
+        params: Parameters,
+        parts: Sequence[tuple[str, int | Cut]],
+        in_features: int | Cut,
+        *,
+        bias: bool,
     ) -> None:
         self.weight: object = params.matrix([(f"{name}.weight", rows) for name, rows in parts], in_features)
         self.bias = params.matrix([(f"{name}.bias", rows) for name, rows in parts]) if bias else None
@@ -83,13 +89,25 @@ class Linear:
         return self._ops.linear(x, self.weight, self.bias)
 
 
+class InwardLinear(Linear):
+    """A projection whose inputs are spread over the ranks: the sum of what they give is its output."""
+
+    def __init__(
+        self, params: Parameters, name: str, out_features: int, inputs: Cut, *, bias: bool, leads: bool
+    ) -> None:
+        """`leads`: this rank adds the bias."""
+        super().__init__(params, [(name, out_features)], inputs.across(), bias=bias)
+        if not leads:
+            self.bias = None
+
+
 class GatedLinear(Linear):
     """The gate and the up projection of a feed-forward, and `activation(gate) * up`."""
 
     def __init__(
         self,
         params: Parameters,
-        parts: Sequence[tuple[str, int]],
+        parts: Sequence[tuple[str, int | Cut]],
         in_features: int,
         *,
         bias: bool,

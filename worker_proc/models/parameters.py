@@ -9,15 +9,22 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from .cuts import Cut
+
 
 class Parameters:
-    """Uninitialized weights, and where each named tensor of a checkpoint goes."""
+    """Uninitialized weights, and where each named tensor of a checkpoint goes.
+
+    Attributes:
+        slots: by name, the place of the tensor, or of the part of it that `cuts` names.
+    """
 
     def __init__(self, dtype: torch.dtype, device: torch.device, *, wide_norms: bool = False) -> None:
         self.dtype = dtype
         self.device = device
         self.wide_norms = wide_norms
         self.slots: dict[str, Tensor] = {}
+        self.cuts: dict[str, Cut] = {}
         self.norms: list[Tensor] = []
 
     def norm(self, name: str, size: int) -> Tensor:
@@ -27,13 +34,20 @@ class Parameters:
         self.norms.append(weight)
         return weight
 
-    def matrix(self, parts: Sequence[tuple[str, int]], width: int | None = None) -> Tensor:
+    def matrix(self, parts: Sequence[tuple[str, int | Cut]], width: int | Cut | None = None) -> Tensor:
         """A [sum of rows, width] tensor made of named parts one above the other; a vector without `width`."""
-        num_rows = sum(rows for _, rows in parts)
-        shape = (num_rows,) if width is None else (num_rows, width)
+        num_rows = sum(_size(rows) for _, rows in parts)
+        shape = (num_rows,) if width is None else (num_rows, _size(width))
         whole = torch.empty(shape, dtype=self.dtype, device=self.device)
         start = 0
         for name, rows in parts:
-            self.slots[name] = whole[start : start + rows]
-            start += rows
+            self.slots[name] = whole[start : start + _size(rows)]
+            start += _size(rows)
+            for cut in (rows, width):
+                if isinstance(cut, Cut) and cut.size < cut.full:
+                    self.cuts[name] = cut
         return whole
+
+
+def _size(lines: int | Cut) -> int:
+    return lines.size if isinstance(lines, Cut) else lines

@@ -17,7 +17,8 @@ _GROUPS: dict[str, dict[str, str]] = {
     },
     "device": {
         "device": "auto, cpu, cuda, or sim for a device without a model",
-        "cpu_threads": "threads that compute on the CPU",
+        "cpu_threads": "threads that compute on the CPU, of each worker",
+        "tensor_parallel_size": "workers that compute each step together; on the CPU",
         "enforce_eager": "launch every kernel by itself instead of replaying graphs",
         "sim": "options of the simulated device, key=value,...",
     },

@@ -19,7 +19,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "max_num_seqs": (1, 8192),
     "max_num_batched_tokens": (1, 2**20),
     "gpu_memory_utilization": (0.01, 1.0),
-    "tensor_parallel_size": (1, 1),
+    "tensor_parallel_size": (1, 64),
     "block_size": (1, 1024),
     "num_gpu_blocks_override": (1, 2**31 - 1),
     "kv_cache_memory_bytes": (1, 2**48),

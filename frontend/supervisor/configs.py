@@ -26,12 +26,14 @@ def engine_specs(
     lifeline: Lifeline,
     extra_endpoints: tuple[str, ...] = (),
 ) -> tuple[ChildSpec, ...]:
-    """Write the configurations of scheduler and worker; the worker, the slowest to start, comes first."""
+    """Write the configurations of scheduler and workers; workers, the slowest to start, come first."""
     scheduler = _scheduler_config(args, model, run_dir, lifeline, extra_endpoints)
-    worker = _worker_config(args, model, run_dir, lifeline)
+    workers = [
+        _worker_config(args, model, run_dir, lifeline, rank) for rank in range(args.tensor_parallel_size)
+    ]
     specs = []
     for module, stem, config in (
-        ("worker_proc", f"worker-{worker.group}-{worker.rank}", worker),
+        *(("worker_proc", f"worker-{worker.group}-{worker.rank}", worker) for worker in workers),
         ("scheduler_proc", "scheduler", scheduler),
     ):
         path = run_dir.path / f"{stem}.json"
@@ -77,9 +79,14 @@ def _scheduler_config(
 
 
 def _worker_config(
-    args: EngineArgs, model: ResolvedModel, run_dir: RunDir, lifeline: Lifeline
+    args: EngineArgs, model: ResolvedModel, run_dir: RunDir, lifeline: Lifeline, rank: int
 ) -> WorkerConfig:
     device = _device(args.device)
+    if args.tensor_parallel_size > 1 and device == "cuda":
+        raise UsageError(
+            "tensor_parallel_size above 1 runs on the CPU only, the device is 'cuda'",
+            param="tensor_parallel_size",
+        )
     if args.quantization and device != "cuda":
         raise UsageError(
             f"quantization {args.quantization!r} runs on CUDA only, the device is {device!r}",
@@ -90,6 +97,7 @@ def _worker_config(
         scheduler_endpoint=run_dir.endpoint(WORKERS),
         lifeline_fd=lifeline.read_fd,
         parent_pid=os.getpid(),
+        rank=rank,
         group_size=args.tensor_parallel_size,
         device=device,
         model_path=str(model.path),

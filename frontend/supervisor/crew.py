@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ...protocol.errors import RankLostError
 from .children import Child, ChildSpec, Ending, kill_all
 from .metrics import mark_dead
 from .restarts import Restarts
-from .watch import EngineWatch
+from .watch import EngineWatch, is_same_group
 
 _log = logging.getLogger(__name__)
 
@@ -112,6 +113,7 @@ class Crew:
             return ending
         _log.warning("%s; it is started again", ending)
         self._due[ending.role] = at, child.spec
+        self._end_group(ending.role)
         return None
 
     def stays_ended(self, role: str) -> None:
@@ -146,6 +148,13 @@ class Crew:
         _log.warning("%s is ended: %s", child.role, self._hung[child.pid].why)
         child.signal(signal.SIGKILL)
 
+    def _end_group(self, role: str) -> None:
+        """A rank is gone, and the others of its group cannot go on: they start again together."""
+        for child in self.children:
+            if child.role != role and child.ending is None and is_same_group(child.role, role):
+                _log.warning("%s is ended: its group lost %s", child.role, role)
+                child.signal(signal.SIGKILL)
+
     def _explained(self, ending: Ending) -> Ending:
         hang = self._hung.get(ending.pid)
         return ending if hang is None else replace(ending, cause=ending.cause or hang.why)
@@ -155,6 +164,8 @@ class Crew:
         hang = self._hung.pop(ending.pid, None)
         if hang is not None:
             return not hang.stopped
+        if ending.status == RankLostError.exit_status:
+            return False
         return ending.status > 0 or -ending.status in _OWN_FAULTS
 
 

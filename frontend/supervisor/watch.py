@@ -17,6 +17,12 @@ _WORKER = re.compile(r"worker-(\d+)-(\d+)")
 _RECONNECT_MS = 10  # it is there before the scheduler, and a test of life must not come late
 
 
+def is_same_group(role: str, other: str) -> bool:
+    """Whether two processes are ranks of one worker group."""
+    found, wanted = _WORKER.fullmatch(role), _WORKER.fullmatch(other)
+    return found is not None and wanted is not None and found[1] == wanted[1]
+
+
 class EngineWatch:
     """Knows how far the engine has come, over all lives of the scheduler. Not thread-safe.
 

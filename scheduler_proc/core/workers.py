@@ -5,7 +5,7 @@ import logging
 from msgspec.structs import replace
 
 from ...protocol.codec import FINGERPRINT
-from ...protocol.errors import ProtocolError
+from ...protocol.errors import ProtocolError, RankLostError
 from ...protocol.lifecycle import Stop, WorkerFailed, WorkerHello, WorkerProgress, WorkerReady
 from ...protocol.steps import StepResult, WorkerMessage
 from ..batching.planner import Planner
@@ -45,7 +45,8 @@ def on_message(state: SchedulerState, index: int, number: int, message: WorkerMe
             reason = f"worker {index} failed: {message.kind}: {message.message}"
             state.log(logging.ERROR, reason)
             requeue(state, worker, reason, now)
-            accuse(state, worker, f"{message.kind}: {message.message}", now)
+            if message.kind != RankLostError.__name__:  # another rank's end, which tells its own cause
+                accuse(state, worker, f"{message.kind}: {message.message}", now)
 
 
 def _hello(state: SchedulerState, worker: Worker, rank: Rank, hello: WorkerHello, now: float) -> None:

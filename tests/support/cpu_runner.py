@@ -10,10 +10,11 @@ import torch
 from octavo.protocol.config import WorkerConfig
 from octavo.worker_proc.cpu.load import load_cpu
 from octavo.worker_proc.cpu.runner import CpuRunner
+from octavo.worker_proc.parallel import ALONE, Ranks
 from octavo.worker_proc.phases import StartPhases
 
 
-def make_cpu_runner(model: Path, **fields: object) -> CpuRunner:
+def make_cpu_runner(model: Path, ranks: Ranks = ALONE, **fields: object) -> CpuRunner:
     """Load `model` in float32 with room for 32 rows, unless `fields` of the configuration say otherwise."""
     settings = {
         "run_dir": "",
@@ -31,7 +32,7 @@ def make_cpu_runner(model: Path, **fields: object) -> CpuRunner:
     } | fields
     if "vocab_size" not in settings:
         settings["vocab_size"] = json.loads((model / "config.json").read_text())["vocab_size"]
-    return load_cpu(WorkerConfig(**settings), StartPhases("start"))  # type: ignore[arg-type]
+    return load_cpu(WorkerConfig(**settings), StartPhases("start"), ranks)  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=4)

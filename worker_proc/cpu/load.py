@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from ...kernels import cpu as kernels
 from ...protocol.config import WorkerConfig
 from ..loading import load_model
+from ..parallel import Ranks
 from ..parallel.group import join_group
 from ..phases import StartPhases
 from .attention import CpuAttention
@@ -24,8 +25,11 @@ _SECOND_FORM_BYTES = 512 << 20  # of weights also kept as a single row reads the
 _HEAP_BYTES = (2 << 30) - (4 << 20)  # address space; the C library counts in 32 bits
 
 
-def load_cpu(config: WorkerConfig, phases: StartPhases) -> CpuRunner:
-    """Load the model of a folder. Raises a StartupError that names what is wrong."""
+def load_cpu(config: WorkerConfig, phases: StartPhases, ranks: Ranks | None = None) -> CpuRunner:
+    """Load the model of a folder, or this rank's share of it. Raises a StartupError that names what is wrong.
+
+    Without `ranks` the other processes of this worker's group are met.
+    """
     cores = len(os.sched_getaffinity(0))
     torch.set_num_threads(config.cpu_threads or max(1, cores // config.group_size))
     torch.set_flush_denormal(True)
@@ -35,7 +39,7 @@ def load_cpu(config: WorkerConfig, phases: StartPhases) -> CpuRunner:
     ops = CpuOps(_SECOND_FORM_BYTES)
     if config.group_size > 1:
         phases.enter("ranks")
-    ranks = join_group(config, "gloo")
+    ranks = ranks or join_group(config, "gloo")
     model, dtype = load_model(config, phases, device=torch.device("cpu"), ops=ops, ranks=ranks)
     phases.enter("kv")
     groups = size_kv_groups(model.config, config, dtype=dtype, block_size=config.block_size or _BLOCK_SIZE)

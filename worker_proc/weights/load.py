@@ -40,9 +40,7 @@ def load_weights(
                 on_progress(done / total)
 
 
-def _match(
-    files: Sequence[Path], slots: Mapping[str, Tensor], cuts: Mapping[str, Cut]
-) -> list[StoredTensor]:
+def _match(files: Sequence[Path], slots: Mapping[str, Tensor], cuts: Mapping[str, Cut]) -> list[StoredTensor]:
     found: dict[str, StoredTensor] = {}
     for path in files:
         for tensor in read_header(path):

@@ -15,7 +15,7 @@ from octavo.frontend.cli.main import main
 from octavo.frontend.engine.args import EngineArgs
 from octavo.protocol.errors import UsageError
 
-MAX_FLAGS = 45
+MAX_FLAGS = 48
 
 
 def parse(*flags: str) -> EngineArgs:

@@ -99,7 +99,7 @@ def test_o62_both_spellings_of_rope_give_the_length(
         ("gpu_memory_utilization", 1.5),
         ("gpu_memory_utilization", float("nan")),
         ("request_timeout", -1),
-        ("tensor_parallel_size", 2),
+        ("tensor_parallel_size", 0),
         ("seed", "0"),
         ("device", "tpu"),
         ("dtype", "int8"),

@@ -1,13 +1,14 @@
 """A plan in the making: rows are added to it, then it becomes a message and a step in flight."""
 
 from array import array
+from dataclasses import dataclass
 
 import numpy as np
 
 from ...protocol.steps import NewRow, StepPlan
 from ..core.request import Choice
 from ..memory.kv_group import HOLE
-from .rows import Int32s, Ints
+from .rows import Ints
 from .step_model import StepWork
 from .worker import Step, Worker
 
@@ -119,21 +120,21 @@ class Draft:
         """The plan and its step; from now on the step is in flight."""
         worker = self._worker
         worker.last_step += 1
-        rows, start, count, samples = self._columns()
-        num_tokens = int(count.sum())
-        sampled = samples.nonzero()[0]
-        row_bytes = _bytes(rows)
+        columns = self._columns()
+        rows, start = columns.rows, columns.start
         step = Step(
             number=worker.last_step,
             sent=now,
             rows=rows,
             tenancy=worker.rows.tenancy[rows],
-            end=start + count,
-            sampled=sampled,
-            num_tokens=num_tokens,
-            sampled_rows=row_bytes if len(sampled) == len(rows) else _bytes(rows[sampled]),
+            end=columns.end,
+            sampled=columns.sampled,
+            num_tokens=columns.num_tokens,
+            sampled_rows=columns.sampled_rows,
             chunk_rows=tuple(chunk[0] for chunk in self._chunks),
-            work=StepWork(len(rows), num_tokens - len(self._decodes), int(start.sum()), self._attended),
+            work=StepWork(
+                len(rows), columns.num_tokens - len(self._decodes), int(start.sum()), self._attended
+            ),
         )
         worker.flight.append(step)
         append_row, append_group, append_block = (_bytes(column) for column in self._append)
@@ -146,28 +147,52 @@ class Draft:
             append_row=append_row,
             append_group=append_group,
             append_block=append_block,
-            row=row_bytes,
+            row=columns.row_bytes,
             start=_bytes(start),
-            num_tokens=_bytes(count),
-            samples=samples.tobytes(),
+            num_tokens=columns.counts,
+            samples=columns.samples,
         )
         worker.released = []
         return plan, step
 
-    def _columns(self) -> tuple[Ints, Ints, Ints, Int32s]:
-        decodes = self._decodes
-        start = self._start
+    def _columns(self) -> "_Columns":
+        rows, start, size = self._decodes, self._start, len(self._decodes)
         if not self._chunks:
-            size = len(decodes)
-            return decodes, start, np.ones(size, np.int64), np.ones(size, np.int32)
+            ones, row_bytes = np.ones(size, np.int32).tobytes(), _bytes(rows)
+            return _Columns(rows, start, start + 1, np.arange(size), size, row_bytes, row_bytes, ones, ones)
         chunks = np.array(self._chunks, np.int64)
-        ones = np.ones(len(decodes), np.int64)
-        return (
-            np.concatenate([decodes, chunks[:, 0]]),
-            np.concatenate([start, chunks[:, 1]]),
-            np.concatenate([ones, chunks[:, 2]]),
-            np.concatenate([ones, chunks[:, 3]]).astype(np.int32),
+        ones_each = np.ones(size, np.int64)
+        rows = np.concatenate([rows, chunks[:, 0]])
+        start = np.concatenate([start, chunks[:, 1]])
+        count = np.concatenate([ones_each, chunks[:, 2]])
+        samples = np.concatenate([ones_each, chunks[:, 3]])
+        sampled = samples.nonzero()[0]
+        return _Columns(
+            rows,
+            start,
+            start + count,
+            sampled,
+            int(count.sum()),
+            _bytes(rows),
+            _bytes(rows[sampled]),
+            _bytes(count),
+            _bytes(samples),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """A step's R rows: those that decode, then those that read a chunk."""
+
+    rows: Ints  # [R]
+    start: Ints  # [R] position of the first token to compute
+    end: Ints  # [R] position behind the last one
+    sampled: Ints  # indexes of those that draw a token
+    num_tokens: int
+    row_bytes: bytes  # int32 columns from here on
+    sampled_rows: bytes
+    counts: bytes
+    samples: bytes
 
 
 def _bytes(values: "Ints | list[int]") -> bytes:

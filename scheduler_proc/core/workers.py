@@ -105,7 +105,8 @@ def plan_steps(state: SchedulerState, now: float) -> None:
     for worker in state.workers:
         if worker.ready:
             worker.memory.drain()
-        while (plan := Planner(state, worker, now).plan()) is not None:
+        depth = state.config.pipeline_depth
+        while len(worker.flight) < depth and (plan := Planner(state, worker, now).plan()) is not None:
             for number, rank in enumerate(worker.ranks):
                 addressed = plan if number == 0 else replace(plan, worker=rank.incarnation)
                 state.out.append(SendWorker(worker.index, number, addressed))

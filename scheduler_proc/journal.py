@@ -11,7 +11,7 @@ import queue
 import stat
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -124,8 +124,8 @@ class Replayed:
     commands: int
 
 
-def replay(path: Path | str) -> Replayed:
-    """Run a new core over the events of a journal.
+def replay(path: Path | str, watch: Callable[[float, Scheduler], None] | None = None) -> Replayed:
+    """Run a new core over the events of a journal; `watch` sees the core after each, with the time of it.
 
     Raises ReplayError at the first event whose commands differ, ProtocolError for a file that is no journal
     of this version, OSError when it cannot be read.
@@ -145,6 +145,8 @@ def replay(path: Path | str) -> Replayed:
         answer = core.handle(entry.event)
         events += 1
         commands += len(answer)
+        if watch is not None:
+            watch(entry.event.now, core)
         if digest_of(answer) != entry.digest:
             kinds = ", ".join(type(command).__name__ for command in answer) or "nothing"
             event = type(entry.event).__name__

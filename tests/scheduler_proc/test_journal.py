@@ -73,10 +73,13 @@ def test_the_command_line_says_whether_it_gave_the_same(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     write(busy_world(), path)
 
-    def run(name: Path) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "octavo.scheduler_proc.replay", str(name)]
+    def run(name: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "octavo.scheduler_proc.replay", str(name), *flags]
         return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
+    picture = tmp_path / "run.png"
+    drawn = run(path, "--plot", str(picture))
+    assert drawn.returncode == 0 and picture.read_bytes().startswith(b"\x89PNG")
     same = run(path)
     assert same.returncode == 0 and "the same" in same.stdout
     frames = list(read_frames(path))

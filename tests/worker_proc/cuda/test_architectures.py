@@ -18,6 +18,7 @@ DEVICE_MODELS = [name for name in MODELS if "num_experts_per_tok" not in MODELS[
 INTERPRETED: list[object] = ["gemma2"]
 INTERPRETED += [pytest.param(name, marks=pytest.mark.full) for name in ("gemma3", "phi3-window-partial")]
 PROMPT, OUTPUT = 50, 30
+BLOCK_SIZES = {"3x24": 16, "5x16": 64, "6x32": 64}
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -47,12 +48,12 @@ def test_interpreted_logits_equal_transformers(tmp_path: Path, name: str) -> Non
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("block_size", [16, 64])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", DEVICE_MODELS)
-def test_logits_equal_transformers(tmp_path: Path, name: str, shape: str, block_size: int) -> None:
+def test_logits_equal_transformers(tmp_path: Path, name: str, shape: str) -> None:
     model = make_random_model(tmp_path, config_of(name, shape))
-    runner = make_cuda_runner(tmp_path, max_model_len=128, block_size=block_size, enforce_eager=True)
+    settings = {"max_model_len": 128, "max_num_seqs": 2, "block_size": BLOCK_SIZES[shape]}
+    runner = make_cuda_runner(tmp_path, enforce_eager=True, **settings)
     check_logits(tmp_path, runner, model, num_prompt=PROMPT, num_output=OUTPUT)
 
 

@@ -109,16 +109,16 @@ def _frontend_specs(
         **args.http,  # type: ignore[arg-type]
     )
     specs = []
-    for index in range(args.num_frontends or _num_frontends()):
+    for index in range(args.num_frontends or frontends_for(len(os.sched_getaffinity(0)))):
         path = run_dir.path / f"frontend-{index}.json"
         save_config(msgspec.structs.replace(config, index=index), path)
         specs.append(ChildSpec("frontend", path, (lifeline.read_fd, listen_fd), run_dir.metrics))
     return tuple(specs)
 
 
-def _num_frontends() -> int:
-    """One on small machines, where the model needs the cores."""
-    return max(1, min(_MAX_FRONTENDS, len(os.sched_getaffinity(0)) // _CORES_A_FRONTEND))
+def frontends_for(cores: int) -> int:
+    """How many share the port by default: one on small machines, where the model needs the cores."""
+    return max(1, min(_MAX_FRONTENDS, cores // _CORES_A_FRONTEND))
 
 
 class _Phases:

@@ -59,6 +59,21 @@ def test_tokens_do_not_depend_on_how_the_work_is_cut(tmp_path: Path, name: str) 
     assert driver.generate([again], 40)[0] == whole[3]
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", MODELS)
+def test_200_tokens_equal_transformers_however_the_work_is_cut(tmp_path: Path, name: str, shape: str) -> None:
+    """In chunks beside others, behind a cached prefix, and taken up again in the middle."""
+    model = make_random_model(tmp_path, config_of(name, shape))
+    driver, prompt = Driver(make_cpu_runner(tmp_path, max_model_len=512)), prompt_of(70)
+    chunked, *_ = driver.generate([driver.add(prompt_of(length)) for length in (70, 1, 33)], 200, chunk=16)
+    assert chunked == forward(model, prompt + chunked)[len(prompt) - 1 : -1].argmax(-1).tolist()
+    first = driver.add(prompt)
+    driver.step()
+    assert driver.generate([driver.add(prompt, shared=first, num_shared=64)], 200)[0] == chunked
+    assert driver.generate([driver.add(prompt, output=chunked[:101])], 200)[0] == chunked
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_bfloat16_stays_near_float32(tmp_path: Path, name: str) -> None:
     model = make_random_model(tmp_path, config_of(name, "6x32"), spread=0.1)

@@ -19,6 +19,7 @@ REASONS = (
     "for prompts that are being read",
     "for more prompts to share its step",
     "for the next step",
+    "for the cache to be searched",
     "like ",  # reads them: another request with the same beginning
 )
 

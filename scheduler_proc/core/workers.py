@@ -93,7 +93,8 @@ def _result(state: SchedulerState, worker: Worker, result: StepResult, now: floa
 def on_gone(state: SchedulerState, index: int, number: int, now: float) -> None:
     """A rank cannot be reached."""
     worker = state.workers[index]
-    worker.ranks[number] = Rank()
+    # The supervisor tells how that process ended after this: by its pid, which accuses what was in flight.
+    worker.ranks[number] = Rank(pid=worker.ranks[number].pid)
     requeue(state, worker, f"worker {index} is gone", now)
 
 

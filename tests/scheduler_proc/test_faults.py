@@ -10,7 +10,7 @@ from octavo.protocol.columns import unpack_i32
 from octavo.protocol.ids import FinishReason
 from octavo.protocol.lifecycle import ProcessEnded, WorkerFailed
 from octavo.protocol.steps import StepPlan
-from octavo.scheduler_proc.core.events import FromSupervisor
+from octavo.scheduler_proc.core.events import FromSupervisor, WorkerGone
 
 from .world import Sent, World, make_scheduler
 
@@ -25,14 +25,16 @@ def is_poisoned(world: World, plan: StepPlan) -> bool:
     return any(POISON in unpack_i32(new.tokens)[: new.prompt_len] for new in computed)
 
 
-def fail(world: World, *, fault: bool = True) -> None:
-    """The worker's process is gone, and the next one is ready."""
+def fail(world: World, *, fault: bool = True, noticed: bool = False) -> None:
+    """The worker's process is gone, and the next one is ready; `noticed`: a plan met the closed line."""
     world.plans.clear()
+    if noticed:
+        world.handle(WorkerGone(world.now, 0, 0))
     world.handle(FromSupervisor(world.now, ProcessEnded(0, 0, PID, fault, "was ended by SIGABRT")))
     world.start_worker()
 
 
-def run(world: World) -> list[int]:
+def run(world: World, *, noticed: bool = False) -> list[int]:
     """Let the worker die of poison whenever it meets some; returns how many requests it had each time."""
     faults: list[int] = []
     for _ in range(3000):
@@ -40,7 +42,7 @@ def run(world: World) -> list[int]:
         if not world.plans:
             return faults
         if is_poisoned(world, world.plans[0]):
-            fail(world)
+            fail(world, noticed=noticed)
             faults.append(world.core.state.workers[0].trials.num_accused)
         else:
             world.step()
@@ -80,6 +82,16 @@ def test_one_of_eight_is_found_by_halving_and_the_others_are_whole(place: int) -
     assert faults == [8, 4, 2, 1]
     for at, one in enumerate(sent):
         check_refused(one) if at == place else check_whole(world, one)
+    world.check_idle()
+
+
+def test_who_failed_is_found_when_the_closed_connection_is_noticed_before_the_end_is_told() -> None:
+    world = make_scheduler(max_num_seqs=8, num_blocks=64, max_num_batched_tokens=64)
+    *others, poisoned = submit(world, [*([2, 3, 4, at + 10] for at in range(7)), [2, POISON]])
+    assert run(world, noticed=True) == [8, 4, 2, 1]
+    check_refused(poisoned)
+    for one in others:
+        check_whole(world, one)
     world.check_idle()
 
 
